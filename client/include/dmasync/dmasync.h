@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libdmasync: CPU cache maintenance for DMA buffers, many ranges and one wait.
+ *
+ * Errors are negative errno values; a function that fails leaves its ret_ arguments untouched.
+ * The library never logs, never exits, installs no signal handler and has no global state.
+ *
+ * Threads: a connection and its buffers may be used by any thread at any time; a queue, its
+ * batches and its completions by one thread at a time. Destroying an object while another thread
+ * uses it is an error that is not detected.
+ *
+ * fork(): the child may use nothing of it: every call returns -ECHILD (or does nothing, where it
+ * returns nothing), and the rings are not mapped there. exec() is fine: all fds are close-on-exec.
+ *
+ * Which calls a frame needs, for a device that is not coherent with the CPU caches:
+ *
+ *	the CPU wrote, the device will read	for_device, to_device
+ *	the device will write			for_device, from_device, before it starts
+ *	the device has written, the CPU reads	for_cpu, from_device, after it is done
+ *
+ * Both halves are needed for a buffer that a device writes: a line that is dirty when the device
+ * writes is later written back over the device's data, and only the first half prevents it; a
+ * line fetched while the device was writing is stale, and only the second half drops it. (The
+ * reasoning of the kernel's DMA API: Documentation/core-api/dma-api.rst and
+ * arch/arm64/mm/dma-mapping.c.)
+ */
+#ifndef DMASYNC_DMASYNC_H
+#define DMASYNC_DMASYNC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DMASYNC_VERSION_MAJOR 0
+#define DMASYNC_VERSION_MINOR 1
+#define DMASYNC_VERSION_PATCH 0
+
+struct dmasync;
+struct dmasync_buffer;
+struct dmasync_queue;
+struct dmasync_batch;
+
+/* ---- version and errors ---- */
+
+/* "0.1.0", of the library that is running. Static. Any thread. */
+const char *dmasync_version(void);
+
+/*
+ * A sentence for a negative errno of this library. Writes at most `size` bytes with the final zero
+ * and returns the length it would have had, as snprintf(). Any thread.
+ */
+size_t dmasync_strerror(int error, char *text, size_t size);
+
+/* ---- connection ---- */
+
+struct dmasync_connect_params {
+	uint32_t size;		    /* sizeof this struct, as the caller knows it */
+	uint32_t flags;		    /* 0 */
+	const char *socket;	    /* NULL: $DMASYNC_SOCKET (not in set-user-ID programs), else
+				     * /run/dmasync/socket */
+	const char *name;	    /* shown by `dmasyncctl clients`; NULL: the program's name */
+	uint64_t features_required; /* DMASYNC_FEATURE_*; -EOPNOTSUPP where the daemon lacks one */
+	uint32_t timeout_ms;	    /* for connect and each request; 0: 2000 */
+	uint32_t reserved;	    /* 0 */
+	char *error_text; /* out: on failure a sentence, cut to error_text_size; or NULL */
+	size_t error_text_size;
+};
+
+/* Zeroes and sets size. Any thread. */
+void dmasync_connect_params_init(struct dmasync_connect_params *params);
+
+/*
+ * Connects and shakes hands, in at most timeout_ms: also a socket unit whose daemon cannot start
+ * accepts connections. flags: 0.
+ *
+ * -ENOENT, -ECONNREFUSED: no daemon; start dmasyncd.socket. -EACCES: not in group dmasync.
+ * -ETIMEDOUT: it accepts and does not answer. -EPROTO: it answers nonsense. -EOPNOTSUPP: a required
+ * feature or every common version is missing. -E2BIG: params has a tail that is not zero and not
+ * known here. -EINVAL: unknown flags, reserved fields or an impossible size.
+ */
+int dmasync_connect(const char *socket, uint32_t flags, struct dmasync **ret);
+int dmasync_connect_with(const struct dmasync_connect_params *params, struct dmasync **ret);
+
+/*
+ * Closes the connection and frees it. Every queue and buffer made on it must have been destroyed
+ * before. NULL is fine.
+ */
+void dmasync_disconnect(struct dmasync *ds);
+
+struct dmasync_info {
+	uint32_t size;	      /* in: sizeof this struct */
+	uint32_t protocol;    /* version in use */
+	uint64_t features;    /* DMASYNC_FEATURE_* of the daemon */
+	uint32_t line_size;   /* bytes; 0: no line operation works there */
+	uint32_t granule;     /* bytes; buffers sharing one may disturb each other (CTR_EL0.CWG) */
+	uint32_t max_buffers; /* of one connection */
+	uint32_t max_queues;
+	uint32_t max_depth; /* of one queue */
+	uint32_t max_units;
+	uint64_t max_buffer_bytes; /* of one connection */
+	uint64_t max_batch_lines;
+	char daemon_version[32];
+	char cache_ops[32]; /* "arm64 dc cvac/civac", ... */
+};
+
+/* What the daemon said when the connection was made. -E2BIG, -EINVAL as for params. */
+int dmasync_get_info(struct dmasync *ds, struct dmasync_info *info);
+
+/*
+ * The sentence that came with the last failed request on this connection (buffer, queue and
+ * connection calls), from any thread; "" where none failed. Same arguments as dmasync_strerror().
+ */
+size_t dmasync_error_text(struct dmasync *ds, char *text, size_t size);
+
+/* ---- buffers ---- */
+
+/*
+ * Registers a dma-buf, or a memfd that carries F_SEAL_SHRINK. The fd is duplicated; the caller
+ * keeps its own. flags: DMASYNC_BUFFER_NO_CLEAN and the backends below.
+ *
+ * The whole buffer is cleaned once, so that no line dirtied before can be written back over what
+ * a device writes; DMASYNC_IMPORT_NO_CLEAN leaves it out.
+ *
+ * -EBADF, -EINVAL: no such fd, or neither a dma-buf nor a memfd sealed against shrinking.
+ * -EOPNOTSUPP: this buffer or machine cannot be synced that way. -ENOSPC, -ENOMEM, -EMFILE: a
+ * limit; the error text names it. -ETIMEDOUT, -ECONNRESET: the daemon does not answer or is gone.
+ */
+#define DMASYNC_IMPORT_NO_CLEAN (1u << 0)
+#define DMASYNC_IMPORT_DIRECT (1u << 1)	   /* line operations, or fail */
+#define DMASYNC_IMPORT_KERNEL (1u << 2)	   /* DMA_BUF_IOCTL_SYNC: for buffers that are bounced */
+#define DMASYNC_IMPORT_COHERENT (1u << 3)  /* all its devices are coherent: nothing to do */
+#define DMASYNC_IMPORT_SIMULATED (1u << 4) /* a simulated buffer of dmasync_buffer_alloc() */
+int dmasync_buffer_import(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer **ret);
+
+enum dmasync_memory {
+	DMASYNC_MEMORY_AUTO = 0, /* the first that works of: CMA heap, udmabuf, memfd */
+	DMASYNC_MEMORY_CMA = 1,	 /* a CMA dma-heap: physically contiguous */
+	DMASYNC_MEMORY_SYSTEM =
+		2, /* the system dma-heap: scattered pages, for devices with an IOMMU */
+	DMASYNC_MEMORY_UDMABUF = 3, /* /dev/udmabuf on a memfd */
+	DMASYNC_MEMORY_MEMFD = 4,   /* no dma-buf: for tests and software */
+	DMASYNC_MEMORY_SIMULATED =
+		5, /* a simulated non-coherent buffer, where the daemon allows it */
+};
+
+struct dmasync_buffer_params {
+	uint32_t size;		    /* sizeof this struct */
+	uint32_t flags;		    /* DMASYNC_IMPORT_* */
+	uint64_t bytes;		    /* at least 1; rounded up to whole pages */
+	enum dmasync_memory memory; /* AUTO: contiguous first */
+	uint32_t reserved;	    /* 0 */
+};
+
+void dmasync_buffer_params_init(struct dmasync_buffer_params *params);
+
+/*
+ * Allocates cached memory from what the machine has, maps it in this process and registers it.
+ * dmasync_buffer_get_info() says which memory it became. Errors: those of import; -ENODEV: the
+ * memory asked for is not there (the error text lists what was tried and why it failed).
+ */
+int dmasync_buffer_alloc(struct dmasync *ds, const struct dmasync_buffer_params *params,
+			 struct dmasync_buffer **ret);
+
+struct dmasync_buffer_info {
+	uint32_t size;	 /* in: sizeof this struct */
+	uint32_t handle; /* the daemon's, for SYNC messages and logs */
+	uint64_t bytes;
+	enum dmasync_backend backend; /* chosen by the daemon */
+	enum dmasync_buffer_kind kind;
+	enum dmasync_memory memory; /* of an allocated buffer; AUTO for an imported one */
+	int fd;			    /* the library's; dup it to keep it */
+	bool guarantee;		    /* a sync is known to reach the point of coherency */
+	bool locked;		    /* the daemon's mapping is populated and locked */
+	char exporter[32];	    /* exp_name of a dma-buf, "" for a memfd */
+};
+
+int dmasync_buffer_get_info(const struct dmasync_buffer *buffer, struct dmasync_buffer_info *info);
+
+/*
+ * The buffer in this process, readable and writable, mapped at the first call (an imported buffer
+ * may not be mappable: NULL). Valid until the buffer is destroyed. Any thread.
+ */
+void *dmasync_buffer_map(struct dmasync_buffer *buffer);
+
+/* The device's side of a simulated buffer: what a device would read and write. Else NULL. */
+void *dmasync_buffer_map_device(struct dmasync_buffer *buffer);
+
+/* Waits for batches in flight that name it, then unregisters and frees it. NULL is fine. */
+void dmasync_buffer_destroy(struct dmasync_buffer *buffer);
+
+/* ---- queues ---- */
+
+struct dmasync_queue_params {
+	uint32_t size;		  /* sizeof this struct */
+	uint32_t flags;		  /* 0 */
+	uint32_t depth;		  /* batches in flight, a power of two; init sets 64 */
+	uint32_t units;		  /* entries in flight (a strided one counts twice), a power of two;
+				   * init sets 4096 */
+	enum dmasync_class klass; /* init sets NORMAL */
+	uint32_t spin_us;	  /* dmasync_wait() looks so long before it sleeps; init sets 50.
+				   * 0: never; never used where the process has one CPU */
+};
+
+void dmasync_queue_params_init(struct dmasync_queue_params *params);
+
+/*
+ * First in, first out; one producer thread. -EINVAL: a size is no power of two or out of bounds.
+ * -EPERM: that class is not for you. -ENOSPC, -EMFILE, -ENOMEM: a limit; the error text names it.
+ */
+int dmasync_queue_create(struct dmasync *ds, const struct dmasync_queue_params *params,
+			 struct dmasync_queue **ret);
+
+/* Waits for what is in flight (at most the connection's time-out), then frees. NULL is fine. */
+void dmasync_queue_destroy(struct dmasync_queue *queue);
+
+/*
+ * A descriptor for poll(), epoll and event loops, owned by the library: readable while completions
+ * are unread, and when the daemon is gone. The same number for the queue's whole life.
+ */
+int dmasync_queue_fd(struct dmasync_queue *queue);
+
+/* ---- batches: built in place in the ring ---- */
+
+/*
+ * Opens the queue's next batch. -EAGAIN: the ring is full, read a completion. -EBUSY: one is open.
+ * -ECONNRESET: the daemon is gone.
+ */
+int dmasync_batch_begin(struct dmasync_queue *queue, struct dmasync_batch **ret);
+
+/*
+ * Adds one range, or `rows` ranges of `length` bytes that start `stride` bytes apart. Lengths of 0
+ * touch no line; ranges are rounded out to whole lines. length and rows are below 2^32.
+ *
+ * An error is returned, remembered, and returned again by submit, so a pipeline may check once:
+ * -ERANGE: outside the buffer. -EOVERFLOW. -EINVAL: sync, direction, rows or stride (< length).
+ * -EMSGSIZE: more units than the queue has. -EAGAIN: more than are free now.
+ */
+int dmasync_batch_add(struct dmasync_batch *batch, struct dmasync_buffer *buffer,
+		      enum dmasync_sync sync, enum dmasync_direction direction, uint64_t offset,
+		      uint64_t length);
+int dmasync_batch_add_rows(struct dmasync_batch *batch, struct dmasync_buffer *buffer,
+			   enum dmasync_sync sync, enum dmasync_direction direction,
+			   uint64_t offset, uint64_t length, uint64_t rows, uint64_t stride);
+
+/*
+ * Hands the batch to the daemon and returns at once; the batch is over and `batch` invalid, also on
+ * error. All the calling thread's earlier stores are seen by the batch (a store-release). -EINVAL:
+ * it is empty; or the first error of add.
+ */
+int dmasync_batch_submit(struct dmasync_batch *batch, uint64_t user_data);
+
+/* Drops an open batch. */
+void dmasync_batch_abort(struct dmasync_batch *batch);
+
+/* ---- completions ---- */
+
+/* 128 bytes for ever; the reserved tail is zero. Times in nanoseconds. */
+struct dmasync_completion {
+	uint64_t user_data;
+	int32_t status;	     /* 0, or a negative errno: then nothing is assumed synced */
+	uint32_t flags;	     /* DMASYNC_COMPLETION_* */
+	uint32_t entries;    /* of the batch */
+	uint32_t elided;     /* entries that needed no operation */
+	uint64_t lines;	     /* line operations issued */
+	uint64_t bytes;	     /* lines * line size: what was really covered */
+	uint64_t queued_ns;  /* submit until the worker fetched it */
+	uint64_t fence_ns;   /* waited for fences */
+	uint64_t issue_ns;   /* opening fence until the last line operation was issued */
+	uint64_t barrier_ns; /* the completion barrier alone */
+	uint64_t batch_id;   /* the daemon's number where the completion is extended, else 0 */
+	uint32_t bad_entry;  /* index of the entry that failed the batch, or DMASYNC_NO_ENTRY */
+	uint32_t reason;     /* enum dmasync_reason */
+	uint32_t shared_by;  /* batches behind the same barrier, 0 for one */
+	uint32_t reserved[9];
+};
+
+/* Copies out the next completion and returns 1; 0 where none is there. Never blocks. -ECONNRESET:
+ * the daemon is gone and every completion it made was handed out. -EPROTO: the ring is damaged. */
+int dmasync_peek(struct dmasync_queue *queue, struct dmasync_completion *ret);
+
+/*
+ * As peek, and waits: at most timeout_ns, for ever if it is negative. 0 on success. -ETIMEDOUT.
+ * -ENODATA: nothing is in flight, so nothing can come. -EINTR: a signal handler ran.
+ */
+int dmasync_wait(struct dmasync_queue *queue, struct dmasync_completion *ret, int64_t timeout_ns);
+
+/*
+ * One range, submitted and waited for. Completions of earlier batches are kept for the next peek or
+ * wait. The batch's status, or an error of begin, add, submit, wait.
+ */
+int dmasync_sync(struct dmasync_queue *queue, struct dmasync_buffer *buffer, enum dmasync_sync sync,
+		 enum dmasync_direction direction, uint64_t offset, uint64_t length);
+
+/* A sentence about a completion that failed: entry, reason, errno. As dmasync_strerror(). */
+size_t dmasync_completion_text(const struct dmasync_completion *completion, char *text,
+			       size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The running daemon: what the control thread's files share. One per process, made by daemon.c. */
+#ifndef DMASYNC_DAEMON_H
+#define DMASYNC_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/cache/cache.h"
+#include "daemon/config.h"
+#include "daemon/helper.h"
+#include "daemon/loop.h"
+#include "daemon/mailbox.h"
+#include "daemon/worker.h"
+
+struct client;
+struct notify;
+
+struct daemon {
+	struct config config;
+	struct cache cache;
+	bool kernel_backend; /* a dma-heap or udmabuf may exist here, so DMA_BUF_IOCTL_SYNC can */
+	struct loop *loop;
+	struct helpers *helpers;
+	struct notify *notify; /* sd_notify: readiness, status, watchdog (notify.c) */
+
+	struct worker **workers;
+	uint32_t worker_count;
+	struct mailbox events; /* answers of workers */
+	struct mailbox jobs;   /* finished helper jobs */
+	int events_fd;	       /* eventfd for both */
+
+	int listen_fd;
+	struct client *clients; /* connection.c: list by id */
+	uint32_t client_count;
+	uint64_t next_client_id;
+
+	uint64_t instance; /* random: tells a restart */
+	uint64_t start_ns;
+	uint64_t connections, refused; /* since start */
+	uint64_t mapped_bytes;
+	uint32_t buffer_count, queue_count;
+	bool stopping;
+};
+
+/*
+ * daemon.c: everything up to a listening socket, in an order that leaves nothing behind on error.
+ * The sentence for the user is logged. daemon_run() returns after SIGTERM's drain.
+ */
+int daemon_create(struct config *config, struct daemon **ret); /* takes over *config */
+int daemon_run(struct daemon *daemon);
+void daemon_free(struct daemon *daemon);
+
+/* connection.c: the listening socket is ready; its connections are served by the loop. */
+int connections_start(struct daemon *daemon);
+/* No more accepts; existing queues drain; daemon_stopped() once the last one has gone. */
+void connections_stop(struct daemon *daemon);
+/* An answer of a worker, from daemon.c's events watch. */
+void connections_worker_event(struct daemon *daemon, struct worker_command *command);
+/* connection.c calls this when stopping and everything was released. */
+void daemon_stopped(struct daemon *daemon);
+
+#endif

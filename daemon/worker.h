@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A worker: a pinned thread that serves its queues. This header is all that the control thread
+ * knows of it: commands go in, each comes back as an answer, and neither side ever waits.
+ */
+#ifndef DMASYNC_WORKER_H
+#define DMASYNC_WORKER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/cache/cache.h"
+#include "daemon/histogram.h"
+#include "daemon/mailbox.h"
+#include "daemon/queue.h"
+#include "daemon/records.h"
+
+struct helpers; /* helper.h */
+
+enum worker_command_type {
+	WORKER_QUEUE_ADD,    /* queue: the worker owns it from now on */
+	WORKER_QUEUE_REMOVE, /* queue: fetch no more; answered when its batch is done */
+	WORKER_CLIENT_STOP,  /* client: drop all it has in work; answered when let go of */
+	WORKER_BUFFER_GRACE, /* client: answered when all its batches fetched so far are done */
+	WORKER_SYNC,	     /* units[count]: a batch of a SYNC message; answered with result */
+	WORKER_TUNE,	     /* spin_us, slice_lines, max_batch_lines */
+	WORKER_STOP,	     /* drain what is submitted, answer, end the thread */
+	/* answers that nobody asked for, posted from memory inside the queue's own remove command
+	 */
+	WORKER_QUEUE_BROKEN, /* queue: the client broke the ring's rules; text says how */
+	WORKER_FAULT,	     /* client: SIGBUS or SIGSEGV on its memory; that client is to go */
+};
+
+/*
+ * Allocated and freed by the control thread; the worker's from worker_post() until it comes back
+ * through the events mailbox. Commands of one worker are handled in the order of posting.
+ */
+struct worker_command {
+	struct mailbox_node node; /* first */
+	enum worker_command_type type;
+	struct worker *worker; /* set by worker_post() */
+	struct queue *queue;
+	struct client *client;
+	uint32_t spin_us, slice_lines;
+	uint64_t max_batch_lines;
+	const char *text; /* BROKEN: a constant sentence */
+
+	/* SYNC: the batch. The control thread fills buffers, owner, user_data, units, count. */
+	struct batch batch;
+	const struct buffer_table *buffers;
+	struct batch_owner *owner;
+	uint64_t user_data;
+	union cache_unit *units; /* a power of two of them, at least count; owned by the poster */
+	uint32_t units_size;
+	uint32_t count;
+	struct dmasync_ring_completion result;
+
+	/* the poster's own: never looked at by the worker */
+	void *context;
+	uint64_t cookie;
+	struct worker_command *next_command;
+
+	/* the worker's own */
+	struct worker_command *next_pending;
+	uint64_t grace_mark;
+};
+
+/* What the worker counts. Written by the worker alone; read by anybody (relaxed). */
+struct worker_stats {
+	struct histogram phase[DMASYNC_PHASES];
+	_Atomic uint64_t batches, failed, entries, elided, lines, bytes, barriers, kernel_syncs;
+	_Atomic uint64_t reissued, suspect_times, faults, sleeps;
+	_Atomic uint64_t alive; /* grows with every turn of the loop: the watchdog's proof */
+	_Atomic uint32_t busy;	/* 1: has work; 0: sleeps in its ring and may rightly stand still */
+};
+
+struct worker_params {
+	uint32_t index;
+	int cpu;		   /* -1: not pinned */
+	const struct cache *cache; /* outlives the worker */
+	uint32_t spin_us;	   /* before sleeping; 0: never spins */
+	uint32_t slice_lines;	   /* line operations before another queue's turn */
+	uint64_t max_batch_lines;
+	struct mailbox *events;	 /* answers and events go here ... */
+	int events_fd;		 /* ... and this eventfd is then written */
+	struct helpers *helpers; /* for DMA_BUF_IOCTL_SYNC */
+};
+
+/* Starts the thread. Errors: negative errno; -EPERM, -ENOSYS, -ENOMEM: no io_uring for us here. */
+int worker_start(const struct worker_params *params, struct worker **ret);
+
+/* Any number of commands, from the control thread alone; never blocks. */
+void worker_post(struct worker *worker, struct worker_command *command);
+
+/* After the answer to WORKER_STOP: joins and frees. */
+void worker_join(struct worker *worker);
+
+uint32_t worker_index(const struct worker *worker);
+int worker_cpu(const struct worker *worker);	 /* the CPU it is pinned to, -1 where not */
+int worker_page_fd(const struct worker *worker); /* memfd of struct dmasync_worker_page */
+uint32_t worker_queue_count(const struct worker *worker); /* queues posted to it, for balancing */
+const struct worker_stats *worker_stats(const struct worker *worker);
+const struct records *worker_records(const struct worker *worker);
+
+#endif

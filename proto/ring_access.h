@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one file that touches ring memory, for both sides. Each function says which thread may call
+ * it and names the partner of every acquire and release.
+ *
+ * The macros below are replaced by tests/unit/ring-simulator, which runs these very functions on
+ * a model of store buffers; nothing here may bypass them.
+ */
+#ifndef DMASYNC_PROTO_RING_ACCESS_H
+#define DMASYNC_PROTO_RING_ACCESS_H
+
+#include <string.h>
+
+#include "ring.h"
+
+#ifndef RING_LOAD_ACQUIRE
+#define RING_LOAD_ACQUIRE(word) __atomic_load_n((word), __ATOMIC_ACQUIRE)
+#define RING_LOAD_RELAXED(word) __atomic_load_n((word), __ATOMIC_RELAXED)
+#define RING_STORE_RELEASE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELEASE)
+#define RING_STORE_RELAXED(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
+#define RING_EXCHANGE(word, value) __atomic_exchange_n((word), (value), __ATOMIC_SEQ_CST)
+#define RING_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/*
+ * Plain memory, covered by a seq. The empty asm keeps the compiler from reading the source a second
+ * time after the copy was checked: the peer may be writing to it.
+ */
+#define RING_READ(destination, source, size)                                                       \
+	do {                                                                                       \
+		memcpy((destination), (source), (size));                                           \
+		__asm__ volatile("" ::: "memory");                                                 \
+	} while (0)
+#define RING_WRITE(destination, source, size) memcpy((destination), (source), (size))
+#endif
+
+/* One side's view of a mapped ring. Sizes come from the layout, never from ring memory. */
+struct dmasync_ring {
+	struct dmasync_ring_header *header;
+	struct dmasync_submission *submissions;
+	struct dmasync_ring_completion *completions;
+	struct dmasync_unit *units;
+	uint32_t depth, unit_count;
+};
+
+static inline void dmasync_ring_attach(struct dmasync_ring *ring, void *memory,
+				       const struct dmasync_ring_layout *layout)
+{
+	char *base = memory;
+
+	ring->header = memory;
+	ring->submissions = (void *)(base + layout->submissions_offset);
+	ring->completions = (void *)(base + layout->completions_offset);
+	ring->units = (void *)(base + layout->units_offset);
+	ring->depth = layout->depth;
+	ring->unit_count = layout->units;
+}
+
+/*
+ * Daemon, before the memfd is sent to anybody. Every slot gets the seq of the lap before the first
+ * one: zeroed memory would read as published where position 0 falls on a slot not yet used.
+ */
+static inline void dmasync_ring_initialise(struct dmasync_ring *ring,
+					   const struct dmasync_ring_layout *layout)
+{
+	struct dmasync_ring_header header = {
+		.magic = DMASYNC_RING_MAGIC,
+		.layout = DMASYNC_RING_LAYOUT,
+		.depth = layout->depth,
+		.units = layout->units,
+		.submissions_offset = layout->submissions_offset,
+		.units_offset = layout->units_offset,
+		.completions_offset = layout->completions_offset,
+		.size = layout->size,
+		.start = DMASYNC_RING_START,
+		.completions_read = DMASYNC_RING_START,
+	};
+
+	RING_WRITE(ring->header, &header, sizeof header);
+	for (uint32_t i = 0; i < layout->depth; i++) {
+		uint32_t position = DMASYNC_RING_START + i;
+		uint32_t slot = position & (layout->depth - 1);
+
+		RING_STORE_RELAXED(&ring->submissions[slot].seq, position - layout->depth);
+		RING_STORE_RELAXED(&ring->completions[slot].seq, position - layout->depth);
+	}
+}
+
+enum dmasync_ring_poll {
+	DMASYNC_RING_EMPTY,
+	DMASYNC_RING_READY,
+	DMASYNC_RING_BROKEN, /* a seq that no correct peer writes */
+};
+
+/* ---- submissions: the client produces, the worker consumes ---- */
+
+/*
+ * Client, queue's thread. The units of a batch are written before its submission is published and
+ * are not touched again until its completion was read: the worker's copy is made in between.
+ */
+static inline void dmasync_ring_write_unit(struct dmasync_ring *ring, uint32_t position,
+					   const struct dmasync_unit *unit)
+{
+	RING_WRITE(&ring->units[position & (ring->unit_count - 1)], unit, sizeof *unit);
+}
+
+/*
+ * Client, queue's thread. The slot is free: its previous batch's completion was read (acquire in
+ * dmasync_ring_poll_completion), so the worker's reads of the old contents are over.
+ */
+static inline void dmasync_ring_submit(struct dmasync_ring *ring, uint32_t position,
+				       const struct dmasync_submission *submission)
+{
+	struct dmasync_submission *slot = &ring->submissions[position & (ring->depth - 1)];
+
+	RING_WRITE(&slot->flags, &submission->flags,
+		   sizeof *slot - offsetof(struct dmasync_submission, flags));
+	/*
+	 * Release: the slot's body, its units, and the client's own stores to the buffers come
+	 * before the seq. Pairs with the acquire in dmasync_ring_poll_submission().
+	 */
+	RING_STORE_RELEASE(&slot->seq, position);
+}
+
+/* Worker. A look at one word; nothing is copied. */
+static inline enum dmasync_ring_poll dmasync_ring_poll_submission(const struct dmasync_ring *ring,
+								  uint32_t position)
+{
+	/*
+	 * Acquire: pairs with the release in dmasync_ring_submit(). What the client wrote before is
+	 * visible to this CPU; the opening fence then orders it before the line operations.
+	 */
+	uint32_t seq = RING_LOAD_ACQUIRE(&ring->submissions[position & (ring->depth - 1)].seq);
+
+	if (seq == position)
+		return DMASYNC_RING_READY;
+	return seq == position - ring->depth ? DMASYNC_RING_EMPTY : DMASYNC_RING_BROKEN;
+}
+
+/* Worker, after READY. Copied once; only the copy is checked and used. */
+static inline void dmasync_ring_copy_submission(const struct dmasync_ring *ring, uint32_t position,
+						struct dmasync_submission *ret)
+{
+	RING_READ(ret, &ring->submissions[position & (ring->depth - 1)], sizeof *ret);
+}
+
+/*
+ * Worker, after READY: copies `count` units, starting at `position`, to the same places of a
+ * private mirror of the unit ring. At most unit_count.
+ */
+static inline void dmasync_ring_copy_units(const struct dmasync_ring *ring, uint32_t position,
+					   uint32_t count, struct dmasync_unit *mirror)
+{
+	uint32_t first = position & (ring->unit_count - 1);
+	uint32_t until_wrap = ring->unit_count - first;
+	uint32_t head = count < until_wrap ? count : until_wrap;
+
+	RING_READ(&mirror[first], &ring->units[first], head * sizeof *mirror);
+	if (count > head)
+		RING_READ(&mirror[0], &ring->units[0], (count - head) * sizeof *mirror);
+}
+
+/* ---- completions: the worker produces, the client consumes ---- */
+
+/*
+ * Worker: how far the client says it has read. The one index taken from a client; the caller checks
+ * that it lies between what it was before and what has been written.
+ */
+static inline uint32_t dmasync_ring_completions_read(const struct dmasync_ring *ring)
+{
+	/*
+	 * Acquire: pairs with the release in dmasync_ring_consume_completion(). The client's reads
+	 * of the slots up to here are over before the worker writes them again.
+	 */
+	return RING_LOAD_ACQUIRE(&ring->header->completions_read);
+}
+
+/* Worker. There is room: position - completions_read < depth. */
+static inline void dmasync_ring_complete(struct dmasync_ring *ring, uint32_t position,
+					 const struct dmasync_ring_completion *completion)
+{
+	struct dmasync_ring_completion *slot = &ring->completions[position & (ring->depth - 1)];
+	size_t end = completion->flags & DMASYNC_COMPLETION_EXTENDED
+			     ? sizeof *slot
+			     : offsetof(struct dmasync_ring_completion, fence_ns);
+
+	RING_WRITE(&slot->status, &completion->status,
+		   end - offsetof(struct dmasync_ring_completion, status));
+	/*
+	 * Release: the slot's body comes before the seq. Pairs with the acquire in
+	 * dmasync_ring_poll_completion(). That the lines have reached the point of coherency is not
+	 * the release's work but the completion barrier's, which the caller has executed.
+	 */
+	RING_STORE_RELEASE(&slot->seq, position);
+}
+
+/* Client, queue's thread. Copies out where READY; *ret is untouched otherwise. */
+static inline enum dmasync_ring_poll dmasync_ring_poll_completion(
+	const struct dmasync_ring *ring, uint32_t position, struct dmasync_ring_completion *ret)
+{
+	const struct dmasync_ring_completion *slot =
+		&ring->completions[position & (ring->depth - 1)];
+	/*
+	 * Acquire: pairs with the release in dmasync_ring_complete(). The client's later reads of
+	 * the buffers (for_cpu) come after the batch's barrier.
+	 */
+	uint32_t seq = RING_LOAD_ACQUIRE(&slot->seq);
+
+	if (seq != position)
+		return seq == position - ring->depth ? DMASYNC_RING_EMPTY : DMASYNC_RING_BROKEN;
+
+	RING_READ(ret, slot, offsetof(struct dmasync_ring_completion, fence_ns));
+	if (ret->flags & DMASYNC_COMPLETION_EXTENDED) {
+		RING_READ(&ret->fence_ns, &slot->fence_ns,
+			  sizeof *ret - offsetof(struct dmasync_ring_completion, fence_ns));
+	} else {
+		memset(&ret->fence_ns, 0,
+		       sizeof *ret - offsetof(struct dmasync_ring_completion, fence_ns));
+		ret->bad_entry = DMASYNC_NO_ENTRY;
+	}
+	return DMASYNC_RING_READY;
+}
+
+/* Client, queue's thread: every completion before `next` has been copied out. */
+static inline void dmasync_ring_consume_completion(struct dmasync_ring *ring, uint32_t next)
+{
+	/* Release: pairs with the acquire in dmasync_ring_completions_read(). */
+	RING_STORE_RELEASE(&ring->header->completions_read, next);
+}
+
+/* ---- sleeping and waking, both directions alike ---- */
+
+/*
+ * Sleeper: says that it is about to sleep, after which it must look at its ring once more and only
+ * then sleep. The fence orders the store of the flag before that look; it pairs with the
+ * fence in dmasync_ring_is_sleeping(): of two store-then-load sides with a full fence each, at
+ * least one sees the other's store, so either the sleeper sees the new seq or the publisher
+ * sees the flag.
+ */
+static inline void dmasync_ring_announce_sleep(uint32_t *flag)
+{
+	RING_STORE_RELAXED(flag, 1);
+	RING_FENCE();
+}
+
+/* Sleeper, awake again. */
+static inline void dmasync_ring_announce_awake(uint32_t *flag)
+{
+	RING_STORE_RELAXED(flag, 0);
+}
+
+/* Publisher, after its store of a seq: must the sleeper be signalled? Flag mapped read-only. */
+static inline int dmasync_ring_is_sleeping(const uint32_t *flag)
+{
+	RING_FENCE(); /* pairs with the fence in dmasync_ring_announce_sleep() */
+	return RING_LOAD_RELAXED(flag) != 0;
+}
+
+/* Publisher with a writable flag: true for exactly one caller per announcement, who signals. */
+static inline int dmasync_ring_take_sleeper(uint32_t *flag)
+{
+	return dmasync_ring_is_sleeping(flag) && RING_EXCHANGE(flag, 0) != 0;
+}
+
+#endif
