@@ -34,7 +34,10 @@
 #define DMASYNC_RING_MIN_UNITS 2u
 #define DMASYNC_RING_MAX_UNITS 131072u /* 65536 strided entries, 2 MiB */
 
-/* One page at the start of the memfd. The daemon writes it once and never reads it back. */
+/*
+ * One page at the start of the memfd. The daemon writes the constants once and never reads them
+ * back; the client writes completions_read and client_sleeping.
+ */
 struct dmasync_ring_header {
 	uint32_t magic;		     /*   0: DMASYNC_RING_MAGIC */
 	uint32_t layout;	     /*   4: DMASYNC_RING_LAYOUT */

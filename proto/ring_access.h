@@ -3,8 +3,8 @@
  * The one file that touches ring memory, for both sides. Each function says which thread may call
  * it and names the partner of every acquire and release.
  *
- * The macros below are replaced by tests/unit/ring-simulator, which runs these very functions on
- * a model of store buffers; nothing here may bypass them.
+ * The macros below are replaced by tests/unit/proto/simulator.h, which runs these very functions
+ * on a model of store buffers; nothing here may bypass them.
  */
 #ifndef DMASYNC_PROTO_RING_ACCESS_H
 #define DMASYNC_PROTO_RING_ACCESS_H
@@ -19,7 +19,8 @@
 #define RING_STORE_RELEASE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELEASE)
 #define RING_STORE_RELAXED(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
 #define RING_EXCHANGE(word, value) __atomic_exchange_n((word), (value), __ATOMIC_SEQ_CST)
-#define RING_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* A full fence under the builtin's older name: gcc's thread sanitizer build refuses the newer. */
+#define RING_FENCE() __sync_synchronize()
 /*
  * Plain memory, covered by a seq. The empty asm keeps the compiler from reading the source a second
  * time after the copy was checked: the peer may be writing to it.
@@ -219,7 +220,11 @@ static inline enum dmasync_ring_poll dmasync_ring_poll_completion(
 	return DMASYNC_RING_READY;
 }
 
-/* Client, queue's thread: every completion before `next` has been copied out. */
+/*
+ * Client, queue's thread: every completion before `next` has been copied out. Called before the
+ * submission that reuses the slot is published: then the worker, which acquires that submission,
+ * finds room for its completion, and nobody ever has to be woken because of this index.
+ */
 static inline void dmasync_ring_consume_completion(struct dmasync_ring *ring, uint32_t next)
 {
 	/* Release: pairs with the acquire in dmasync_ring_completions_read(). */
@@ -230,7 +235,9 @@ static inline void dmasync_ring_consume_completion(struct dmasync_ring *ring, ui
 
 /*
  * Sleeper: says that it is about to sleep, after which it must look at its ring once more and only
- * then sleep. The fence orders the store of the flag before that look; it pairs with the
+ * then sleep. Its pipe is drained before this call, never after it: the byte that a drain takes
+ * after the look may be the only one. A publisher may have taken the flag, so every further sleep
+ * is announced anew. The fence orders the store of the flag before that look; it pairs with the
  * fence in dmasync_ring_is_sleeping(): of two store-then-load sides with a full fence each, at
  * least one sees the other's store, so either the sleeper sees the new seq or the publisher
  * sees the flag.
@@ -247,7 +254,10 @@ static inline void dmasync_ring_announce_awake(uint32_t *flag)
 	RING_STORE_RELAXED(flag, 0);
 }
 
-/* Publisher, after its store of a seq: must the sleeper be signalled? Flag mapped read-only. */
+/*
+ * Publisher, after its store of a seq: must the sleeper be signalled? For a flag that is mapped
+ * read-only or has several publishers with a pipe each.
+ */
 static inline int dmasync_ring_is_sleeping(const uint32_t *flag)
 {
 	RING_FENCE(); /* pairs with the fence in dmasync_ring_announce_sleep() */
