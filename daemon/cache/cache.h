@@ -56,8 +56,11 @@ int cache_select(const char *cpus, struct cache *ret);
 struct cache_candidate {
 	const struct cache_ops *ops;
 	bool (*present)(const char *cpus); /* by CPUID, hwprobe, ... never by trying */
-	size_t (*line)(void);		   /* bytes */
-	size_t (*granule)(void);
+	size_t (*line)(const char *cpus);  /* bytes */
+	size_t (*granule)(const char *cpus);
+	/* In words, the erratum for which the kernel traps these operations here; NULL where none.
+	 */
+	const char *(*trapping)(void); /* NULL: never trapped on this architecture */
 };
 const struct cache_candidate *cache_candidates(void);
 

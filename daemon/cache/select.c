@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which line operations work here, and what they cost. Once at start, before there are threads:
+ * signal handlers belong to the whole process. The only state that is not a parameter is
+ * thread-local, is set while a candidate is tried, and exists because a handler takes no context.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/cache/cache.h"
+#include "daemon/cache/cpus.h"
+
+/* Larger lines are taken for a misread register; CTR_EL0 could say up to 128 KiB. */
+#define MAX_LINE 2048u
+#define MEASURED_BYTES 16384u
+#define MEASURED_BARRIERS 64u
+
+/* The best of so many, or of those that a trapped operation leaves time for. */
+#define RUNS 15u
+#define RUNS_NS UINT64_C(10000000)
+
+static const int guarded_signals[] = {SIGILL, SIGSEGV, SIGBUS};
+#define GUARDED_SIGNALS (sizeof guarded_signals / sizeof guarded_signals[0])
+
+static _Thread_local sigjmp_buf *volatile escape;
+
+static void on_signal(int signal_number)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL};
+
+	if (escape)
+		siglongjmp(*escape, signal_number);
+	/* Not ours: the instruction is executed again and does what it would have done. */
+	sigaction(signal_number, &action, NULL);
+}
+
+/* Calls function(context). Returns 0, or the signal that ended it. */
+static int guarded(void (*function)(void *context), void *context)
+{
+	struct sigaction action = {.sa_handler = on_signal}, before[GUARDED_SIGNALS];
+	sigset_t set, mask_before;
+	sigjmp_buf here;
+	int caught;
+
+	sigemptyset(&action.sa_mask);
+	sigemptyset(&set);
+	for (size_t i = 0; i < GUARDED_SIGNALS; i++) {
+		sigaction(guarded_signals[i], &action, &before[i]);
+		sigaddset(&set, guarded_signals[i]);
+	}
+	/* A fault whose signal is blocked kills the process, handler or not. */
+	pthread_sigmask(SIG_UNBLOCK, &set, &mask_before);
+
+	caught = sigsetjmp(here, 1);
+	if (caught == 0) {
+		escape = &here;
+		function(context);
+	}
+	escape = NULL;
+
+	pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
+	for (size_t i = 0; i < GUARDED_SIGNALS; i++)
+		sigaction(guarded_signals[i], &before[i], NULL);
+	return caught;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+struct trial {
+	const struct cache_ops *ops;
+	size_t line;
+	uintptr_t memory, end;	     /* whole lines, writable */
+	uint64_t clean_ns, flush_ns; /* the whole memory, barrier included */
+	uint64_t barriers_ns;	     /* MEASURED_BARRIERS of them */
+	uint64_t syscall_ns;	     /* one system call that does nothing */
+	bool damaged;		     /* the operations changed what the memory holds */
+};
+
+/* The daemon maps clients' buffers read-only: the operations must be content with that. */
+static const unsigned char read_only[3 * MAX_LINE] = {1};
+
+/* Under the guard: once, and is the memory as it was? */
+static void try_once(void *context)
+{
+	struct trial *trial = context;
+	unsigned char *bytes = (unsigned char *)trial->memory;
+	size_t size = trial->end - trial->memory;
+	uintptr_t constant = ((uintptr_t)read_only + MAX_LINE) & ~(uintptr_t)(MAX_LINE - 1);
+
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = (unsigned char)(i * 7 + i / 251);
+	trial->ops->open();
+	trial->ops->clean(trial->memory, trial->end, trial->line);
+	trial->ops->flush(trial->memory, trial->end, trial->line);
+	trial->ops->clean(constant, constant + trial->line, trial->line);
+	trial->ops->flush(constant, constant + trial->line, trial->line);
+	trial->ops->complete(true);
+	for (size_t i = 0; i < size; i++) {
+		if (bytes[i] != (unsigned char)(i * 7 + i / 251))
+			trial->damaged = true;
+	}
+}
+
+static uint64_t time_clean(const struct trial *trial)
+{
+	uint64_t start = now_ns();
+
+	trial->ops->clean(trial->memory, trial->end, trial->line);
+	trial->ops->complete(false);
+	return now_ns() - start;
+}
+
+static uint64_t time_flush(const struct trial *trial)
+{
+	uint64_t start = now_ns();
+
+	trial->ops->flush(trial->memory, trial->end, trial->line);
+	trial->ops->complete(true);
+	return now_ns() - start;
+}
+
+/*
+ * A flush leaves nothing to flush, and a clean with clflushopt does too: every run finds the lines
+ * as the one before has left them, clean.
+ */
+static uint64_t time_barriers(const struct trial *trial)
+{
+	uint64_t start = now_ns();
+
+	for (unsigned int i = 0; i < MEASURED_BARRIERS; i++)
+		trial->ops->complete(true);
+	return now_ns() - start;
+}
+
+static uint64_t time_syscall(const struct trial *trial)
+{
+	uint64_t start = now_ns();
+
+	(void)trial;
+	for (unsigned int i = 0; i < 16; i++)
+		(void)syscall(SYS_getppid);
+	return (now_ns() - start) / 16;
+}
+
+/* The least of several runs: what disturbs a measurement only ever adds to it. */
+static uint64_t least(uint64_t (*measure)(const struct trial *trial), const struct trial *trial)
+{
+	uint64_t start = now_ns(), best = UINT64_MAX;
+
+	for (unsigned int i = 0; i < RUNS && (i == 0 || now_ns() - start < RUNS_NS); i++) {
+		uint64_t ns = measure(trial);
+
+		if (ns < best)
+			best = ns;
+	}
+	return best;
+}
+
+/* Under the guard. */
+static void measure(void *context)
+{
+	struct trial *trial = context;
+
+	trial->ops->open();
+	trial->clean_ns = least(time_clean, trial);
+	trial->flush_ns = least(time_flush, trial);
+	trial->barriers_ns = least(time_barriers, trial);
+	trial->syscall_ns = least(time_syscall, trial);
+}
+
+/* Appends to cache->why; what does not fit is cut. */
+static __attribute__((format(printf, 2, 3))) void say(struct cache *cache, const char *format, ...)
+{
+	size_t length = strlen(cache->why);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(cache->why + length, sizeof cache->why - length, format, arguments);
+	va_end(arguments);
+}
+
+/* `ns` for `count` operations, less one barrier, in picoseconds for one of them. */
+static uint32_t per_operation_ps(uint64_t ns, uint64_t barrier_ps, uint64_t count)
+{
+	uint64_t ps = ns * 1000;
+
+	ps = ps > barrier_ps ? (ps - barrier_ps) / count : 0;
+	return ps < UINT32_MAX ? (uint32_t)ps : UINT32_MAX;
+}
+
+static void describe(const struct cache_candidate *candidate, const struct trial *trial,
+		     const char *cpus, struct cache *ret)
+{
+	uint64_t lines = (trial->end - trial->memory) / trial->line;
+	const char *erratum = candidate->trapping ? candidate->trapping() : NULL;
+
+	ret->ops = *candidate->ops;
+	ret->line = trial->line;
+	ret->granule = candidate->granule(cpus);
+	ret->barrier_ps = per_operation_ps(trial->barriers_ns, 0, MEASURED_BARRIERS);
+	ret->clean_ps = per_operation_ps(trial->clean_ns, ret->barrier_ps, lines);
+	ret->flush_ps = per_operation_ps(trial->flush_ns, ret->barrier_ps, lines);
+	/*
+	 * A trapped operation costs an exception, as a system call does, and its emulation on top;
+	 * one that is not, a small part of that. The measurement decides: a CPU with the erratum
+	 * may run a kernel that does not care, and a hypervisor may trap on any CPU.
+	 */
+	ret->trapped = candidate->trapping && ret->clean_ps / 1000 >= trial->syscall_ns;
+
+	ret->why[0] = '\0';
+	say(ret, "%s: tried and works", candidate->ops->name);
+	if (ret->trapped)
+		say(ret, ", but each operation traps into the kernel (%s)",
+		    erratum ? erratum : "no known erratum: a hypervisor?");
+	else if (erratum)
+		say(ret, "; not trapped in spite of %s", erratum);
+}
+
+int cache_select(const char *cpus, struct cache *ret)
+{
+	unsigned char buffer[MEASURED_BYTES + MAX_LINE];
+	struct cache found = {.line = 0};
+	cpu_set_t wanted, before;
+	bool moved = false;
+
+	if (cpus) {
+		int r = cache_cpus_parse(cpus, &wanted);
+
+		if (r < 0)
+			return r;
+		/*
+		 * Try where the work will be done. Where the list cannot be had (offline, outside
+		 * the cpuset) this CPU has to do: the worker meets the same refusal and says so.
+		 */
+		moved = sched_getaffinity(0, sizeof before, &before) == 0 &&
+			sched_setaffinity(0, sizeof wanted, &wanted) == 0;
+	}
+
+	for (const struct cache_candidate *candidate = cache_candidates();
+	     candidate->ops && found.line == 0; candidate++) {
+		const char *separator = found.why[0] ? "; " : "";
+		const char *name = candidate->ops->name;
+		struct trial trial = {.ops = candidate->ops};
+		int caught;
+
+		if (!candidate->present(cpus)) {
+			say(&found, "%s%s: not there", separator, name);
+			continue;
+		}
+		trial.line = candidate->line(cpus);
+		if (trial.line < 16 || trial.line > MAX_LINE ||
+		    (trial.line & (trial.line - 1)) != 0) {
+			say(&found, "%s%s: a line of %zu bytes is none (16 to %u, a power of two)",
+			    separator, name, trial.line, MAX_LINE);
+			continue;
+		}
+		trial.memory = ((uintptr_t)buffer + trial.line - 1) & ~(trial.line - 1);
+		trial.end = trial.memory + MEASURED_BYTES;
+
+		caught = guarded(try_once, &trial);
+		if (caught == 0 && !trial.damaged)
+			caught = guarded(measure, &trial);
+		if (caught)
+			say(&found, "%s%s: SIG%s when tried", separator, name,
+			    sigabbrev_np(caught));
+		else if (trial.damaged)
+			say(&found, "%s%s: changes memory", separator, name);
+		else
+			describe(candidate, &trial, cpus, &found);
+	}
+	if (!found.why[0])
+		say(&found, "this architecture has no line operations for user space");
+
+	if (moved)
+		sched_setaffinity(0, sizeof before, &before);
+	*ret = found;
+	return 0;
+}
