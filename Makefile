@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+# The few commands a visitor needs; everything else is meson's (meson.build).
+#
+#   make            build into build/
+#   make demo       install what is missing, build, run the demo
+#   make check      install what is missing for the tests, build, run them
+#   make deps       only install what is missing
+#   make install    PREFIX=/usr/local DESTDIR=
+#   make clean
+#
+# Packages are installed by scripts/install-deps.sh, which tells when it asks and when it does not.
+
+BUILD = build
+MESON = meson
+PREFIX =
+DESTDIR =
+MESON_OPTIONS =
+TEST_OPTIONS =
+DEMO_OPTIONS =
+
+setup_options = $(if $(PREFIX),--prefix=$(PREFIX)) $(MESON_OPTIONS)
+
+all: compile
+
+# The packages that were missing at the last configuration are remembered: when one of them has
+# come meanwhile, meson must look again for what it had not found.
+configure:
+	@command -v $(MESON) >/dev/null || { \
+		echo "$(MESON) is not installed; 'make deps' installs all that is needed" >&2; exit 1; }
+	@mkdir -p $(BUILD)
+	@scripts/install-deps.sh --missing test >$(BUILD)/missing-packages.new
+	@if [ ! -e $(BUILD)/build.ninja ]; then \
+		$(MESON) setup $(BUILD) $(setup_options) || { \
+			echo "'make deps' installs what is needed" >&2; exit 1; }; \
+	elif [ -n "$(strip $(setup_options))" ]; then \
+		$(MESON) configure $(BUILD) $(setup_options); \
+	fi
+	@if [ -e $(BUILD)/missing-packages ] && \
+	    ! cmp -s $(BUILD)/missing-packages $(BUILD)/missing-packages.new; then \
+		$(MESON) setup --reconfigure $(BUILD); \
+	fi
+	@mv $(BUILD)/missing-packages.new $(BUILD)/missing-packages
+
+compile: configure
+	$(MESON) compile -C $(BUILD)
+
+deps:
+	scripts/install-deps.sh test
+
+build-deps:
+	@scripts/install-deps.sh build
+
+test-deps:
+	@scripts/install-deps.sh test
+
+demo: build-deps
+	@$(MAKE) --no-print-directory compile
+	$(BUILD)/client/examples/dmasync-demo $(DEMO_OPTIONS)
+
+check: test-deps
+	@$(MAKE) --no-print-directory compile
+	$(MESON) test -C $(BUILD) --no-rebuild --print-errorlogs $(TEST_OPTIONS)
+
+install: compile
+	DESTDIR="$(DESTDIR)" $(MESON) install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all configure compile deps build-deps test-deps demo check install clean
