@@ -40,10 +40,12 @@ CACHE_WALK_INLINE uintptr_t cache_walk_four(uintptr_t address, size_t line, cach
 CACHE_WALK_INLINE void cache_walk(uintptr_t start, uintptr_t end, size_t line, cache_line_op *op)
 {
 	uintptr_t address = start;
-	size_t turn = 16 * line;
+	/* Half of the address space at most, so signed; an address ahead could lie beyond its top.
+	 */
+	intptr_t turn = (intptr_t)(16 * line);
+	intptr_t left = (intptr_t)(end - start) - turn;
 
-	/* What is left is compared, not an address ahead: that one could lie beyond the top. */
-	for (size_t left = end - start; left >= turn; left -= turn) {
+	for (; left >= 0; left -= turn) {
 		address = cache_walk_four(address, line, op);
 		address = cache_walk_four(address, line, op);
 		address = cache_walk_four(address, line, op);
