@@ -19,8 +19,6 @@
 #define RING_STORE_RELEASE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELEASE)
 #define RING_STORE_RELAXED(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
 #define RING_EXCHANGE(word, value) __atomic_exchange_n((word), (value), __ATOMIC_SEQ_CST)
-/* A full fence under the builtin's older name: gcc's thread sanitizer build refuses the newer. */
-#define RING_FENCE() __sync_synchronize()
 /*
  * Plain memory, covered by a seq. The empty asm keeps the compiler from reading the source a second
  * time after the copy was checked: the peer may be writing to it.
@@ -31,6 +29,10 @@
 		__asm__ volatile("" ::: "memory");                                                 \
 	} while (0)
 #define RING_WRITE(destination, source, size) memcpy((destination), (source), (size))
+#endif
+#ifndef RING_FENCE
+/* A full fence under the builtin's older name: gcc's thread sanitizer build refuses the newer. */
+#define RING_FENCE() __sync_synchronize()
 #endif
 
 /* One side's view of a mapped ring. Sizes come from the layout, never from ring memory. */
