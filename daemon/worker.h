@@ -44,13 +44,16 @@ struct worker_command {
 	struct client *client;
 	uint32_t spin_us, slice_lines;
 	uint64_t max_batch_lines;
+	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
 	const char *text; /* BROKEN: a constant sentence */
 
-	/* SYNC: the batch. The control thread fills buffers, owner, user_data, units, count. */
-	struct batch batch;
+	/* SYNC: the batch. The control thread fills client, buffers, owner, user_data,
+	 * submit_ns, units, units_size, count. */
+	struct batch batch; /* the worker's */
 	const struct buffer_table *buffers;
 	struct batch_owner *owner;
 	uint64_t user_data;
+	uint64_t submit_ns;	 /* CLOCK_MONOTONIC when the message was received */
 	union cache_unit *units; /* a power of two of them, at least count; owned by the poster */
 	uint32_t units_size;
 	uint32_t count;
@@ -62,7 +65,7 @@ struct worker_command {
 	struct worker_command *next_command;
 
 	/* the worker's own */
-	struct worker_command *next_pending;
+	struct worker_command *next_pending, *previous_pending;
 	uint64_t grace_mark;
 };
 
@@ -93,7 +96,10 @@ int worker_start(const struct worker_params *params, struct worker **ret);
 /* Any number of commands, from the control thread alone; never blocks. */
 void worker_post(struct worker *worker, struct worker_command *command);
 
-/* After the answer to WORKER_STOP: joins and frees. */
+/*
+ * After the answer to WORKER_STOP, after which no command is handled any more: joins and frees. The
+ * queues that it still had are then the control thread's to free. NULL is fine.
+ */
 void worker_join(struct worker *worker);
 
 uint32_t worker_index(const struct worker *worker);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A batch in work: of a queue, or of a SYNC message. Owned by one worker from fetch to publish;
+ * worker_batch.c takes it through its phases.
+ */
+#ifndef DMASYNC_BATCH_H
+#define DMASYNC_BATCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/buffer_table.h"
+#include "daemon/cache/batch.h"
+#include "daemon/kernel_sync.h"
+
+struct queue;
+struct worker_command;
+
+enum batch_phase {
+	BATCH_FREE,   /* no batch in work */
+	BATCH_CHECK,  /* being copied and checked, a chunk at a time */
+	BATCH_ISSUE,  /* checked; line operations, a slice at a time */
+	BATCH_PARKED, /* waits for its kernel syncs on a helper thread */
+};
+
+/* Whose batch it is, for records and counters. Outlives its queues; several workers add to it. */
+struct batch_owner {
+	uint64_t client_id;
+	uint32_t pid;
+	_Atomic uint64_t batches, failed, lines;
+};
+
+struct batch {
+	enum batch_phase phase;
+	struct batch *next_runnable, *previous_runnable; /* scheduler.h */
+	struct cache_batch cache;			 /* the cursor */
+	union cache_unit inline_unit;			 /* of a batch of one plain entry */
+	struct queue *queue;				 /* NULL for a SYNC message */
+	struct worker_command *sync;			 /* the SYNC message, else NULL */
+	const struct buffer_table *buffers;
+	struct batch_owner *owner;
+	uint64_t id;	      /* unique over all workers */
+	uint64_t fetch_order; /* of this worker: a grace period compares these */
+	uint64_t user_data;
+	uint64_t submit_ns; /* when it was handed over: the client's word, checked */
+	uint64_t fetched_ns, issue_start_ns, issue_end_ns, barrier_end_ns;
+	uint64_t barrier_mark; /* the worker's barriers when own_lines was last 0 */
+	uint64_t own_lines;    /* issued since that barrier */
+	int cpu;	       /* where its opening fence was executed */
+	uint32_t reissues;
+	uint32_t copied; /* units copied so far */
+	uint32_t flags;	 /* DMASYNC_COMPLETION_* */
+	bool suspect_time;
+	bool cancelled; /* its queue or client goes away: nothing is published */
+	struct kernel_sync kernel;
+};
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's thread: its loop, its start and its end. What a turn of the loop does stands in
+ * worker_commands.c, worker_batch.c and worker_ring.c.
+ */
+#include "daemon/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/worker_internal.h"
+
+/* Turns of the idle loop between two looks at the clock: a look costs more than a turn. */
+#define TURNS_PER_CLOCK 32u
+
+/* True where something was there to do. */
+static bool turn(struct worker *worker)
+{
+	bool worked = false;
+
+	if (!mailbox_is_empty(&worker->commands)) {
+		worker_handle_commands(worker);
+		worked = true;
+	}
+	if (!mailbox_is_empty(&worker->jobs)) {
+		worker_finish_jobs(worker);
+		worked = true;
+	}
+	for (struct queue *queue = worker->queues; queue; queue = queue->next)
+		worked |= worker_poll_queue(worker, queue);
+
+	struct batch *batch = scheduler_take(&worker->scheduler);
+
+	if (batch) {
+		worker_run_batch(worker, batch);
+		worked = true;
+	}
+	if (worker->cancels)
+		worker_ring_reap(worker);
+	if (worker->settle || worker->stop)
+		worker_settle(worker);
+	return worked;
+}
+
+/* Called after the flag was set and the fence executed: the look before sleeping. */
+static bool nothing_to_do(struct worker *worker)
+{
+	if (!mailbox_is_empty(&worker->commands) || !mailbox_is_empty(&worker->jobs))
+		return false;
+	for (struct queue *queue = worker->queues; queue; queue = queue->next)
+		if (worker_queue_has_work(worker, queue))
+			return false;
+	return true;
+}
+
+static void sleep_in_ring(struct worker *worker)
+{
+	dmasync_ring_announce_sleep(&worker->page->sleeping);
+	if (nothing_to_do(worker)) {
+		counter_add(&worker->stats.sleeps, 1);
+		atomic_store_explicit(&worker->stats.busy, 0, memory_order_relaxed);
+		worker_ring_sleep(worker);
+		atomic_store_explicit(&worker->stats.busy, 1, memory_order_relaxed);
+	}
+	dmasync_ring_announce_awake(&worker->page->sleeping);
+}
+
+static void run(struct worker *worker)
+{
+	uint64_t idle_since = clock_ns();
+	uint32_t idle_turns = 0;
+
+	while (worker->running) {
+		counter_add(&worker->stats.alive, 1);
+		if (turn(worker)) {
+			idle_turns = 0;
+			continue;
+		}
+		if (idle_turns == 0)
+			idle_since = clock_ns();
+		if (++idle_turns % TURNS_PER_CLOCK && worker->params.spin_us)
+			continue;
+		if (clock_ns() - idle_since < worker->params.spin_us * UINT64_C(1000))
+			continue;
+		sleep_in_ring(worker);
+		idle_turns = 0;
+	}
+}
+
+struct start {
+	struct worker *worker;
+	sem_t running;
+};
+
+static void *worker_thread(void *argument)
+{
+	struct start *start = argument;
+	struct worker *worker = start->worker;
+
+	/* The ring is made here: IORING_SETUP_SINGLE_ISSUER ties it to its thread. */
+	worker->start_error = worker_ring_setup(worker);
+	worker->running = worker->start_error == 0;
+	sem_post(&start->running);
+	if (worker->running)
+		run(worker);
+	return NULL;
+}
+
+static int start_thread(struct worker *worker)
+{
+	struct start start = {.worker = worker};
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	char name[16];
+
+	pthread_attr_init(&attributes);
+	if (worker->params.cpu >= 0) {
+		cpu_set_t cpus;
+
+		CPU_ZERO(&cpus);
+		CPU_SET((unsigned)worker->params.cpu, &cpus);
+		/*
+		 * The barrier belongs to the CPU that issued the operations, so a worker is pinned
+		 * from its first instruction.
+		 */
+		pthread_attr_setaffinity_np(&attributes, sizeof cpus, &cpus);
+	}
+	sem_init(&start.running, 0, 0);
+	/* Signals are the control thread's, by signalfd; faults of this thread are never blocked.
+	 */
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int r = -pthread_create(&worker->thread, &attributes, worker_thread, &start);
+
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	if (r == 0) {
+		snprintf(name, sizeof name, "worker-%u", worker->params.index);
+		pthread_setname_np(worker->thread, name);
+		while (sem_wait(&start.running) < 0 && errno == EINTR)
+			;
+		r = worker->start_error;
+		if (r < 0)
+			pthread_join(worker->thread, NULL);
+	}
+	sem_destroy(&start.running);
+	return r;
+}
+
+static void free_worker(struct worker *worker)
+{
+	if (worker->page)
+		munmap(worker->page, DMASYNC_RING_PAGE);
+	if (worker->page_fd >= 0)
+		close(worker->page_fd);
+	if (worker->wake_fd >= 0)
+		close(worker->wake_fd);
+	free(worker->slots);
+	free(worker->generations);
+	free(worker);
+}
+
+/*
+ * The flag that clients look at before they ring. They map it read-only: F_SEAL_FUTURE_WRITE lets
+ * our own mapping write and refuses them any other.
+ */
+static int make_page(struct worker *worker)
+{
+	worker->page_fd = memfd_create("dmasync-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (worker->page_fd < 0)
+		return -errno;
+	if (ftruncate(worker->page_fd, DMASYNC_RING_PAGE) < 0)
+		return -errno;
+	void *page = mmap(NULL, DMASYNC_RING_PAGE, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_POPULATE, worker->page_fd, 0);
+
+	if (page == MAP_FAILED)
+		return -errno;
+	worker->page = page;
+	if (fcntl(worker->page_fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return -errno;
+	return 0;
+}
+
+int worker_start(const struct worker_params *params, struct worker **ret)
+{
+	struct worker *worker = calloc(1, sizeof *worker);
+	int r;
+
+	if (!worker)
+		return -ENOMEM;
+	worker->params = *params;
+	worker->page_fd = -1;
+	worker->wake_fd = eventfd(0, EFD_CLOEXEC);
+	r = worker->wake_fd < 0 ? -errno : make_page(worker);
+	if (r == 0)
+		r = start_thread(worker);
+	if (r < 0) {
+		free_worker(worker);
+		return r;
+	}
+	*ret = worker;
+	return 0;
+}
+
+void worker_post(struct worker *worker, struct worker_command *command)
+{
+	command->worker = worker;
+	if (command->type == WORKER_QUEUE_ADD)
+		atomic_fetch_add_explicit(&worker->queue_count, 1, memory_order_relaxed);
+	mailbox_post(&worker->commands, &command->node);
+	/* The same protocol as a client's doorbell: post, fence, look at the flag. */
+	if (dmasync_ring_is_sleeping(&worker->page->sleeping)) {
+		ssize_t n = write(worker->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+
+		(void)n; /* a full counter has already woken it */
+	}
+}
+
+void worker_join(struct worker *worker)
+{
+	if (!worker)
+		return;
+	pthread_join(worker->thread, NULL);
+	worker_ring_free(worker);
+	free_worker(worker);
+}
+
+uint32_t worker_index(const struct worker *worker)
+{
+	return worker->params.index;
+}
+
+int worker_cpu(const struct worker *worker)
+{
+	return worker->params.cpu;
+}
+
+int worker_page_fd(const struct worker *worker)
+{
+	return worker->page_fd;
+}
+
+uint32_t worker_queue_count(const struct worker *worker)
+{
+	return atomic_load_explicit(&worker->queue_count, memory_order_relaxed);
+}
+
+const struct worker_stats *worker_stats(const struct worker *worker)
+{
+	return &worker->stats;
+}
+
+const struct records *worker_records(const struct worker *worker)
+{
+	return &worker->records;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* What the worker's own files share. Everything here runs on the worker's thread. */
+#ifndef DMASYNC_WORKER_INTERNAL_H
+#define DMASYNC_WORKER_INTERNAL_H
+
+#include <liburing.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "daemon/scheduler.h"
+#include "daemon/worker.h"
+
+/* Units copied and checked before another batch's turn. */
+#define CHECK_CHUNK 512u
+
+struct worker {
+	struct worker_params params; /* spin_us and slice_lines may be tuned */
+	pthread_t thread;
+	int start_error; /* of the thread, until it says that it runs */
+
+	/* any thread */
+	struct mailbox commands;
+	struct mailbox jobs; /* kernel syncs that are done */
+	int wake_fd;	     /* eventfd: written when one of the two got something while we sleep */
+	struct dmasync_worker_page *page;
+	int page_fd;
+	_Atomic uint32_t queue_count;
+	struct worker_stats stats;
+	struct records records;
+
+	/* the worker's own */
+	struct io_uring ring;
+	bool wake_armed;
+	uint64_t wake_value;
+	uint32_t cancels; /* cancelled doorbell reads whose end has not been seen */
+	struct queue *queues;
+	struct queue **slots; /* by queue->slot, for the user_data of requests */
+	uint32_t *generations;
+	uint32_t slot_count;
+	struct scheduler scheduler;
+	struct worker_command *syncs;  /* SYNC batches in work */
+	struct worker_command *graces; /* WORKER_BUFFER_GRACE, waiting */
+	struct worker_command *stops;  /* WORKER_CLIENT_STOP, waiting */
+	struct worker_command *stop;   /* WORKER_STOP */
+	uint64_t batch_count;	       /* fetched so far */
+	uint64_t barriers;	       /* executed so far */
+	uint64_t unfinished_lines;     /* issued since the last barrier, of all batches */
+	bool settle;		       /* worker_settle() is due */
+	bool holding_cpu;	       /* unpinned, and bound to a CPU until the batch is through */
+	cpu_set_t home;		       /* the affinity to return to */
+	bool running;
+};
+
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
+{
+	histogram_counter_add(counter, n);
+}
+
+/* worker_ring.c: what the worker waits for */
+int worker_ring_setup(struct worker *worker);
+void worker_ring_free(struct worker *worker);
+int worker_ring_add_queue(struct worker *worker, struct queue *queue);	   /* -ENOMEM */
+void worker_ring_remove_queue(struct worker *worker, struct queue *queue); /* not armed any more */
+void worker_ring_cancel_doorbell(struct worker *worker, struct queue *queue);
+void worker_ring_sleep(struct worker *worker); /* until something comes */
+void worker_ring_reap(struct worker *worker);  /* what has come meanwhile; never waits */
+
+/* worker_commands.c: what the control thread asks for */
+void worker_handle_commands(struct worker *worker);
+void worker_answer(struct worker *worker, struct worker_command *command);
+void worker_sync_done(struct worker *worker, struct worker_command *command);
+void worker_settle(struct worker *worker); /* something was let go of: who can be answered? */
+
+/* worker_batch.c: a batch from fetch to publish */
+bool worker_poll_queue(struct worker *worker, struct queue *queue); /* true: a batch was fetched */
+bool worker_queue_has_work(struct worker *worker, struct queue *queue);
+void worker_start_sync(struct worker *worker, struct worker_command *command);
+void worker_run_batch(struct worker *worker, struct batch *batch); /* one slice */
+void worker_finish_jobs(struct worker *worker);
+void worker_cancel_batch(struct worker *worker, struct batch *batch);
+
+#endif
