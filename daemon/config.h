@@ -12,7 +12,40 @@
 
 #include "proto/types.h"
 
+/* The build says where (sysconfdir). */
+#ifndef CONFIG_PATH
 #define CONFIG_PATH "/etc/dmasync/dmasyncd.conf"
+#endif
+
+/* Longest sentence that a refusal writes into `text`, terminator included. */
+#define CONFIG_TEXT_SIZE 1024
+
+#define CONFIG_CPUS_MAX 64u    /* as many as workers */
+#define CONFIG_CPU_LIMIT 1024u /* CPU numbers lie below: CPU_SETSIZE */
+
+enum config_type {
+	CONFIG_COUNT,	/* uint32_t */
+	CONFIG_COUNT64, /* uint64_t */
+	CONFIG_BYTES,	/* uint64_t; K, M, G, T may follow the number */
+	CONFIG_BOOL,
+	CONFIG_LEVEL,	  /* int, a syslog level by name */
+	CONFIG_PATH_NAME, /* char *, absolute, fits a socket address; NULL where unset */
+	CONFIG_GROUP,	  /* char *, a group that exists; NULL where unset */
+	CONFIG_CPUS,	  /* char *, a list of CPU numbers and ranges; NULL where unset */
+	CONFIG_BACKEND,	  /* of an exporter: not in struct config at `offset` */
+};
+
+/* A row of the one table of keys. */
+struct config_key {
+	const char *section, *key;
+	enum config_type type;
+	size_t offset; /* in struct config */
+	uint64_t min, max;
+	const char *unit;     /* of a number: "microseconds" */
+	const char *fallback; /* the default, as the file would write it; NULL: unset */
+	bool reload;	      /* SIGHUP changes it */
+	const char *help;     /* one sentence */
+};
 
 /* [exporter NAME] backend=: one line of the policy. */
 struct config_exporter {
@@ -23,15 +56,15 @@ struct config_exporter {
 
 struct config {
 	/* [daemon] */
-	char *socket;	      /* path; NULL: DMASYNC_SOCKET_PATH unless systemd passed one */
-	uint32_t workers;     /* 1 .. 64; 1 */
-	char *cpus;	      /* "2,3": one worker each, in order; NULL: chosen */
-	uint32_t spin_us;     /* 0 .. 10000; 50 */
-	uint32_t slice_lines; /* 64 .. 2^20; 4096 */
+	char *socket;	  /* path; NULL: DMASYNC_SOCKET_PATH unless systemd passed one */
+	uint32_t workers; /* not looked at where cpus is set */
+	char *cpus;	  /* "2,3": one worker each, in order; NULL: chosen */
+	uint32_t spin_us;
+	uint32_t slice_lines;
 	int log_level;
 	char *observer_group;	 /* who may see others' batch records; NULL: root alone */
-	bool allow_simulated;	 /* simulated buffers, for tests; no */
-	uint32_t helper_threads; /* 1 .. 64; 8 */
+	bool allow_simulated;	 /* simulated buffers, for tests */
+	uint32_t helper_threads; /* at least 2: one client never has them all */
 
 	/* [limits] of one connection, unless it says total */
 	uint32_t max_connections; /* total */
@@ -48,7 +81,19 @@ struct config {
 	/* [exporter NAME] */
 	struct config_exporter *exporters;
 	size_t exporter_count;
+
+	/* where it came from, to read it again: the file (NULL: none), then the options */
+	char *file;
+	struct config_override *overrides;
+	size_t override_count;
 };
+
+/* A key that an option has set, over whatever the file says. */
+struct config_override {
+	char *section, *key, *value, *where;
+};
+
+const struct config_key *config_keys(size_t *ret_count);
 
 /* All defaults. Free with config_clear(). */
 int config_defaults(struct config *config);
@@ -65,13 +110,34 @@ int config_read(struct config *config, const char *path, char *text, size_t text
 int config_set(struct config *config, const char *section, const char *key, const char *value,
 	       const char *where, char *text, size_t text_size);
 
+/* The same, and remembered: it stands when the file is read again. */
+int config_override(struct config *config, const char *section, const char *key, const char *value,
+		    const char *where, char *text, size_t text_size);
+
+/* Defaults, file and options as *config was made of, read anew. Free with config_clear(). */
+int config_reread(const struct config *config, struct config *ret, char *text, size_t text_size);
+
 /*
  * SIGHUP: takes from `fresh` what can change while running; names in `text` the changed keys that
- * need a restart. Both stay valid.
+ * need a restart, "" where there are none. Both stay valid.
  */
-void config_reload(struct config *config, const struct config *fresh, char *text, size_t text_size);
+int config_reload(struct config *config, const struct config *fresh, char *text, size_t text_size);
 
-/* The backend that the configuration has for an exporter; AUTO where it says nothing. */
+/* The value of a key as the file would write it, "" where unset. */
+void config_value(const struct config *config, const struct config_key *key, char *text,
+		  size_t text_size);
+
+/* What a key takes, for sentences and help: "0 to 10000 microseconds". */
+void config_allowed(const struct config_key *key, char *text, size_t text_size);
+
+/* What the configuration has for an exporter; NULL where it says nothing. */
 const struct config_exporter *config_exporter(const struct config *config, const char *name);
+
+/* A list as cpus= takes it: "2,3" or "2-3", no CPU twice. -EINVAL, -ERANGE. */
+int config_parse_cpus(const char *list, uint32_t cpus[CONFIG_CPUS_MAX], uint32_t *ret_count);
+
+/* config.c for config_file.c: sets every key of `copy` as `config` has it. Free `copy` on success.
+ */
+int config_copy(const struct config *config, struct config *copy);
 
 #endif

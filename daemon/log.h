@@ -10,8 +10,9 @@
 
 void log_open(int max_level);
 void log_set_level(int max_level);
-int log_level_from_name(
-	const char *name); /* "err", "warning", "notice", "info", "debug"; -EINVAL */
+/* "err", "warning", "notice", "info", "debug"; -EINVAL for any other. */
+int log_level_from_name(const char *name);
+const char *log_level_name(int level);
 
 /* One sentence, no newline. Fields follow as "KEY=value" strings: log_fields(). */
 void log_message(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));

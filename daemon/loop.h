@@ -15,9 +15,10 @@ struct loop_timer;
 
 /* -EPERM, -ENOSYS, -ENOMEM where the kernel refuses io_uring. */
 int loop_create(struct loop **ret);
+/* After every watch and timer. */
 void loop_free(struct loop *loop);
 
-/* What it runs on, for `probe`: "io_uring single-issuer defer-taskrun". */
+/* What it runs on, for `probe`, under 32 bytes: "io_uring defer-taskrun". */
 const char *loop_description(const struct loop *loop);
 
 /*
@@ -29,7 +30,8 @@ typedef void (*loop_callback)(void *context, uint32_t events);
 int loop_watch(struct loop *loop, int fd, uint32_t events, loop_callback callback, void *context,
 	       struct loop_watch **ret);
 void loop_rewatch(struct loop_watch *watch, uint32_t events); /* other events; 0 pauses it */
-void loop_unwatch(struct loop_watch *watch); /* no callback after this; NULL is fine */
+/* No callback after this, and the loop holds the file no more: close(fd) closes. NULL is fine. */
+void loop_unwatch(struct loop_watch *watch);
 
 /* One-shot, CLOCK_MONOTONIC, `ns` from now; set again to repeat. The callback may free it. */
 int loop_timer_create(struct loop *loop, void (*callback)(void *context), void *context,

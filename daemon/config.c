@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of configuration keys and what is done by it: defaults, setting, reloading. Control
+ * thread.
+ */
+#include "daemon/config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "daemon/buffer_table.h"
+#include "daemon/config_value.h"
+#include "proto/message.h"
+
+#define KIB UINT64_C(1024)
+#define TIB (KIB * KIB * KIB * KIB)
+#define PATH_BYTES (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
+#define AT(field) offsetof(struct config, field)
+
+static const struct config_key keys[] = {
+	{"daemon", "socket", CONFIG_PATH_NAME, AT(socket), 1, PATH_BYTES, NULL, NULL, false,
+	 "Listening socket. Not looked at where systemd passes one. Unset: " DMASYNC_SOCKET_PATH
+	 "."},
+	{"daemon", "workers", CONFIG_COUNT, AT(workers), 1, CONFIG_CPUS_MAX, "threads", "1", false,
+	 "Worker threads, each pinned to a CPU. Not looked at where cpus is set."},
+	{"daemon", "cpus", CONFIG_CPUS, AT(cpus), 0, 0, NULL, NULL, false,
+	 "CPUs of the workers, one each, in this order. Unset: the last ones the daemon may use."},
+	{"daemon", "spin_us", CONFIG_COUNT, AT(spin_us), 0, 10000, "microseconds", "50", true,
+	 "How long a worker without work looks on before it sleeps. With one CPU it never does."},
+	{"daemon", "slice_lines", CONFIG_COUNT, AT(slice_lines), 64, KIB *KIB, "line operations",
+	 "4096", true, "Line operations of one queue before the next one has its turn."},
+	{"daemon", "log_level", CONFIG_LEVEL, AT(log_level), 0, 0, NULL, "info", true,
+	 "The least urgent messages that are logged."},
+	{"daemon", "observer_group", CONFIG_GROUP, AT(observer_group), 0, 0, NULL, NULL, true,
+	 "Group whose members may see the batch records of others. Unset: root alone."},
+	{"daemon", "allow_simulated", CONFIG_BOOL, AT(allow_simulated), 0, 0, NULL, "no", true,
+	 "Whether clients may register simulated non-coherent buffers, which are for tests."},
+	{"daemon", "helper_threads", CONFIG_COUNT, AT(helper_threads), 2, 64, "threads", "8", false,
+	 "Most threads for what may block: mapping, unmapping, kernel syncs."},
+
+	{"limits", "max_connections", CONFIG_COUNT, AT(max_connections), 1, 4096, "connections",
+	 "128", true, "Connections in all."},
+	{"limits", "max_buffers", CONFIG_COUNT, AT(max_buffers), 1, BUFFER_TABLE_MAX, "buffers",
+	 "256", true, "Buffers of one connection."},
+	{"limits", "max_buffer_bytes", CONFIG_BYTES, AT(max_buffer_bytes), 4 * KIB, TIB, NULL, "1G",
+	 true, "Bytes of all buffers of one connection."},
+	{"limits", "max_total_buffer_bytes", CONFIG_BYTES, AT(max_total_buffer_bytes), 4 * KIB, TIB,
+	 NULL, "4G", true, "Bytes of all buffers of all connections."},
+	{"limits", "max_queues", CONFIG_COUNT, AT(max_queues), 1, 256, "queues", "16", true,
+	 "Queues of one connection."},
+	{"limits", "max_depth", CONFIG_COUNT, AT(max_depth), DMASYNC_RING_MIN_DEPTH,
+	 DMASYNC_RING_MAX_DEPTH, "batches", "1024", true, "Depth of a queue."},
+	{"limits", "max_units", CONFIG_COUNT, AT(max_units), DMASYNC_RING_MIN_UNITS,
+	 DMASYNC_RING_MAX_UNITS, "units", "65536", true,
+	 "Units of a queue, 16 bytes each: a plain entry is one, a strided entry two."},
+	{"limits", "max_requests", CONFIG_COUNT, AT(max_requests), 1, 4096, "requests", "64", true,
+	 "Unanswered requests of one connection."},
+	{"limits", "max_batch_lines", CONFIG_COUNT64, AT(max_batch_lines), 1, UINT64_C(1) << 32,
+	 "lines", "4194304", true, "Lines of one batch."},
+	{"limits", "handshake_timeout_ms", CONFIG_COUNT, AT(handshake_timeout_ms), 10, 600000,
+	 "milliseconds", "5000", true, "How long a new connection may take to say HELLO."},
+
+	{"exporter NAME", "backend", CONFIG_BACKEND, 0, 0, 0, NULL, "auto", true,
+	 "How dma-bufs of the exporter NAME (exp_name in /proc/PID/fdinfo) are synced."},
+};
+
+#define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
+#define EXPORTER_PREFIX "exporter "
+
+const struct config_key *config_keys(size_t *ret_count)
+{
+	*ret_count = KEY_COUNT;
+	return keys;
+}
+
+int config_defaults(struct config *config)
+{
+	const char *problem;
+
+	*config = (struct config){0};
+	for (size_t i = 0; i < KEY_COUNT; i++) {
+		if (keys[i].type == CONFIG_BACKEND || !keys[i].fallback)
+			continue;
+
+		int r = config_value_set(config, &keys[i], keys[i].fallback, &problem);
+
+		if (r < 0) {
+			config_clear(config);
+			return r;
+		}
+	}
+	return 0;
+}
+
+void config_clear(struct config *config)
+{
+	for (size_t i = 0; i < config->override_count; i++) {
+		free(config->overrides[i].section);
+		free(config->overrides[i].key);
+		free(config->overrides[i].value);
+		free(config->overrides[i].where);
+	}
+	free(config->overrides);
+	free(config->file);
+	free(config->exporters);
+	free(config->socket);
+	free(config->cpus);
+	free(config->observer_group);
+	*config = (struct config){0};
+}
+
+const struct config_exporter *config_exporter(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->exporter_count; i++) {
+		if (strcmp(config->exporters[i].name, name) == 0)
+			return &config->exporters[i];
+	}
+	return NULL;
+}
+
+static int exporter_set(struct config *config, const struct config_exporter *exporter)
+{
+	for (size_t i = 0; i < config->exporter_count; i++) {
+		if (strcmp(config->exporters[i].name, exporter->name) == 0) {
+			config->exporters[i] = *exporter;
+			return 0;
+		}
+	}
+
+	struct config_exporter *exporters =
+		reallocarray(config->exporters, config->exporter_count + 1, sizeof(*exporters));
+
+	if (!exporters)
+		return -ENOMEM;
+	exporters[config->exporter_count] = *exporter;
+	config->exporters = exporters;
+	config->exporter_count++;
+	return 0;
+}
+
+/* How many letters to insert, drop or change to make one word of the other. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[64], b_length = strlen(b);
+
+	if (b_length >= sizeof(row) / sizeof(row[0]))
+		return SIZE_MAX;
+	for (size_t j = 0; j <= b_length; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= b_length; j++) {
+			size_t change = diagonal + (a[i - 1] != b[j - 1]);
+
+			diagonal = row[j];
+			row[j] = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+			if (change < row[j])
+				row[j] = change;
+		}
+	}
+	return row[b_length];
+}
+
+static bool same_section(const struct config_key *key, const char *section)
+{
+	if (key->type == CONFIG_BACKEND)
+		return strncmp(section, EXPORTER_PREFIX, strlen(EXPORTER_PREFIX)) == 0;
+	return strcmp(key->section, section) == 0;
+}
+
+static void append(char *text, size_t text_size, const char *more)
+{
+	size_t length = strlen(text);
+
+	snprintf(text + length, text_size - length, "%s", more);
+}
+
+static int refuse_key(const char *section, const char *name, const char *where, char *text,
+		      size_t text_size)
+{
+	const struct config_key *nearest = NULL;
+	size_t nearest_distance = 3; /* further off it is no slip of the fingers */
+	bool known_section = false;
+
+	for (size_t i = 0; i < KEY_COUNT; i++) {
+		size_t d = distance(name, keys[i].key);
+
+		known_section = known_section || same_section(&keys[i], section);
+		if (d < nearest_distance) {
+			nearest_distance = d;
+			nearest = &keys[i];
+		}
+	}
+	if (!known_section) {
+		snprintf(text, text_size,
+			 "%s: unknown section [%s]; the sections are [daemon], [limits] and "
+			 "[exporter NAME]",
+			 where, section);
+		return -EINVAL;
+	}
+	snprintf(text, text_size, "%s: unknown key %s in [%s]; ", where, name, section);
+	if (nearest) {
+		append(text, text_size, "did you mean ");
+		append(text, text_size, nearest->key);
+		if (!same_section(nearest, section)) {
+			append(text, text_size, ", which belongs into [");
+			append(text, text_size, nearest->section);
+			append(text, text_size, "]");
+		}
+		append(text, text_size, "?");
+		return -EINVAL;
+	}
+	append(text, text_size, "its keys are");
+	for (size_t i = 0; i < KEY_COUNT; i++) {
+		if (!same_section(&keys[i], section))
+			continue;
+		append(text, text_size, " ");
+		append(text, text_size, keys[i].key);
+	}
+	return -EINVAL;
+}
+
+static int refuse_value(const struct config_key *key, const char *value, const char *where,
+			const char *problem, char *text, size_t text_size)
+{
+	char allowed[128];
+
+	config_allowed(key, allowed, sizeof(allowed));
+	snprintf(text, text_size, "%s: %s = %s: %s; allowed: %s", where, key->key, value, problem,
+		 allowed);
+	return -EINVAL;
+}
+
+static int set_backend(struct config *config, const struct config_key *key, const char *section,
+		       const char *value, const char *where, char *text, size_t text_size)
+{
+	const char *name = section + strlen(EXPORTER_PREFIX);
+	struct config_exporter exporter = {0};
+
+	name += strspn(name, " \t");
+	if (!*name || strlen(name) >= sizeof(exporter.name)) {
+		snprintf(text, text_size,
+			 "%s: [%s]: the name of an exporter has 1 to %zu characters", where,
+			 section, sizeof(exporter.name) - 1);
+		return -EINVAL;
+	}
+	snprintf(exporter.name, sizeof(exporter.name), "%s", name);
+	if (config_backend_parse(value, &exporter) < 0)
+		return refuse_value(key, value, where, "not a backend", text, text_size);
+	return exporter_set(config, &exporter);
+}
+
+int config_set(struct config *config, const char *section, const char *name, const char *value,
+	       const char *where, char *text, size_t text_size)
+{
+	const struct config_key *key = NULL;
+	const char *problem = "not understood";
+
+	for (size_t i = 0; i < KEY_COUNT && !key; i++) {
+		if (same_section(&keys[i], section) && strcmp(keys[i].key, name) == 0)
+			key = &keys[i];
+	}
+	if (!key)
+		return refuse_key(section, name, where, text, text_size);
+
+	int r = key->type == CONFIG_BACKEND
+			? set_backend(config, key, section, value, where, text, text_size)
+			: config_value_set(config, key, value, &problem);
+
+	if (r == -ENOMEM)
+		snprintf(text, text_size, "%s: out of memory", where);
+	else if (r < 0 && key->type != CONFIG_BACKEND)
+		return refuse_value(key, value, where, problem, text, text_size);
+	return r;
+}
+
+static int override_add(struct config *config, const struct config_override *from)
+{
+	struct config_override *overrides =
+		reallocarray(config->overrides, config->override_count + 1, sizeof(*overrides));
+
+	if (!overrides)
+		return -ENOMEM;
+	config->overrides = overrides;
+
+	struct config_override *override = &overrides[config->override_count];
+
+	override->section = strdup(from->section);
+	override->key = strdup(from->key);
+	override->value = strdup(from->value);
+	override->where = strdup(from->where);
+	config->override_count++; /* config_clear() frees what there is */
+	return override->section && override->key && override->value && override->where ? 0
+											: -ENOMEM;
+}
+
+int config_override(struct config *config, const char *section, const char *key, const char *value,
+		    const char *where, char *text, size_t text_size)
+{
+	int r = config_set(config, section, key, value, where, text, text_size);
+
+	if (r < 0)
+		return r;
+	/* Only read from. */
+	r = override_add(config, &(const struct config_override){
+					 .section = (char *)(uintptr_t)section,
+					 .key = (char *)(uintptr_t)key,
+					 .value = (char *)(uintptr_t)value,
+					 .where = (char *)(uintptr_t)where,
+				 });
+	if (r < 0)
+		snprintf(text, text_size, "%s: out of memory", where);
+	return r;
+}
+
+/* The value of one key, as text: every type has one, and unset is "". */
+static int key_copy(const struct config *from, struct config *to, const struct config_key *key)
+{
+	char value[256];
+	const char *problem;
+	bool text = key->type == CONFIG_PATH_NAME || key->type == CONFIG_GROUP ||
+		    key->type == CONFIG_CPUS;
+
+	config_value(from, key, value, sizeof(value));
+	return config_value_set(to, key, text && !*value ? NULL : value, &problem);
+}
+
+static int exporters_copy(const struct config *from, struct config *to)
+{
+	struct config_exporter *exporters = NULL;
+
+	if (from->exporter_count) {
+		exporters = reallocarray(NULL, from->exporter_count, sizeof(*exporters));
+		if (!exporters)
+			return -ENOMEM;
+		memcpy(exporters, from->exporters, from->exporter_count * sizeof(*exporters));
+	}
+	free(to->exporters);
+	to->exporters = exporters;
+	to->exporter_count = from->exporter_count;
+	return 0;
+}
+
+int config_copy(const struct config *config, struct config *copy)
+{
+	int r = 0;
+
+	*copy = (struct config){0};
+	for (size_t i = 0; r == 0 && i < KEY_COUNT; i++) {
+		if (keys[i].type != CONFIG_BACKEND)
+			r = key_copy(config, copy, &keys[i]);
+	}
+	if (r == 0)
+		r = exporters_copy(config, copy);
+	if (r == 0 && config->file) {
+		copy->file = strdup(config->file);
+		r = copy->file ? 0 : -ENOMEM;
+	}
+	for (size_t i = 0; r == 0 && i < config->override_count; i++)
+		r = override_add(copy, &config->overrides[i]);
+	if (r < 0)
+		config_clear(copy);
+	return r;
+}
+
+int config_reload(struct config *config, const struct config *fresh, char *text, size_t text_size)
+{
+	char value[256], fresh_value[256];
+
+	*text = '\0';
+	for (size_t i = 0; i < KEY_COUNT; i++) {
+		const struct config_key *key = &keys[i];
+		int r = 0;
+
+		if (key->type == CONFIG_BACKEND)
+			continue;
+		config_value(config, key, value, sizeof(value));
+		config_value(fresh, key, fresh_value, sizeof(fresh_value));
+		if (strcmp(value, fresh_value) == 0)
+			continue;
+		if (key->reload) {
+			r = key_copy(fresh, config, key);
+		} else {
+			append(text, text_size, *text ? ", " : "");
+			append(text, text_size, key->key);
+		}
+		if (r < 0)
+			return r;
+	}
+	return exporters_copy(fresh, config);
+}
