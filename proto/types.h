@@ -70,8 +70,7 @@ enum dmasync_phase {
 /* dmasync_completion.flags */
 #define DMASYNC_COMPLETION_EXTENDED (1u << 0) /* wire only: the second cache line is written */
 #define DMASYNC_COMPLETION_MIXED (1u << 1)    /* the barrier also waited for other batches' lines */
-#define DMASYNC_COMPLETION_NO_GUARANTEE (1u << 2) /* a kernel sync known or likely to do nothing   \
-						   */
+#define DMASYNC_COMPLETION_NO_GUARANTEE (1u << 2) /* a kernel sync that may do nothing */
 #define DMASYNC_COMPLETION_REISSUED (1u << 3)	  /* the worker changed CPU: issued a second time */
 #define DMASYNC_COMPLETION_KERNEL (1u << 4)	  /* at least one DMA_BUF_IOCTL_SYNC was made */
 #define DMASYNC_COMPLETION_SUSPECT_TIME (1u << 5) /* submit_ns was impossible: queued_ns is 0 */
