@@ -8,10 +8,10 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
