@@ -87,6 +87,21 @@ static inline void dmasync_ring_initialise(struct dmasync_ring *ring,
 	}
 }
 
+/* Client, before it uses a ring that it was given: is this the layout both sides agreed on? */
+static inline int dmasync_ring_header_matches(const struct dmasync_ring *ring,
+					      const struct dmasync_ring_layout *layout)
+{
+	struct dmasync_ring_header header;
+
+	RING_READ(&header, ring->header, sizeof header);
+	return header.magic == DMASYNC_RING_MAGIC && header.layout == DMASYNC_RING_LAYOUT &&
+	       header.depth == layout->depth && header.units == layout->units &&
+	       header.submissions_offset == layout->submissions_offset &&
+	       header.units_offset == layout->units_offset &&
+	       header.completions_offset == layout->completions_offset &&
+	       header.size == layout->size && header.start == DMASYNC_RING_START;
+}
+
 enum dmasync_ring_poll {
 	DMASYNC_RING_EMPTY,
 	DMASYNC_RING_READY,
@@ -223,6 +238,19 @@ static inline enum dmasync_ring_poll dmasync_ring_poll_completion(
 }
 
 /*
+ * Client, any thread: has the batch at `position` completed? Copies nothing. True also where its
+ * slot was used again since; the distance is taken modulo 2^32.
+ */
+static inline int dmasync_ring_completion_reached(const struct dmasync_ring *ring,
+						  uint32_t position)
+{
+	/* Acquire: pairs with the release in dmasync_ring_complete(). */
+	uint32_t seq = RING_LOAD_ACQUIRE(&ring->completions[position & (ring->depth - 1)].seq);
+
+	return (int32_t)(seq - position) >= 0;
+}
+
+/*
  * Client, queue's thread: every completion before `next` has been copied out. Called before the
  * submission that reuses the slot is published: then the worker, which acquires that submission,
  * finds room for its completion, and nobody ever has to be woken because of this index.
@@ -254,6 +282,12 @@ static inline void dmasync_ring_announce_sleep(uint32_t *flag)
 static inline void dmasync_ring_announce_awake(uint32_t *flag)
 {
 	RING_STORE_RELAXED(flag, 0);
+}
+
+/* Sleeper: has a publisher taken the announcement? Then its signal has come or will come. */
+static inline int dmasync_ring_sleep_was_taken(const uint32_t *flag)
+{
+	return RING_LOAD_RELAXED(flag) == 0;
 }
 
 /*

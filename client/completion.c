@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading completions: peek, wait, and sync. The queue's thread. No lock, and no system call while
+ * completions are there or come within spin_us.
+ */
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+
+#include "client/internal.h"
+
+/* A peek that finds nothing asks the socket for a hang-up at most so often. */
+#define CHECK_NS 10000000
+/* Looks at the ring between two looks at the clock. */
+#define SPIN_LOOKS 16
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
+	__asm__ volatile("yield" ::: "memory");
+#else
+	__asm__ volatile("" ::: "memory");
+#endif
+}
+
+static void translate(const struct dmasync_ring_completion *from, struct dmasync_completion *to)
+{
+	static_assert(sizeof *to == 128, "a completion is 128 bytes for ever");
+	*to = (struct dmasync_completion){
+		.user_data = from->user_data,
+		.status = from->status,
+		.flags = from->flags & ~DMASYNC_COMPLETION_EXTENDED,
+		.entries = from->entries,
+		.elided = from->elided,
+		.lines = from->lines,
+		.bytes = from->bytes,
+		.queued_ns = from->queued_ns,
+		.fence_ns = from->fence_ns,
+		.issue_ns = from->issue_ns,
+		.barrier_ns = from->barrier_ns,
+		.batch_id = from->batch_id,
+		.bad_entry = from->bad_entry,
+		.reason = from->reason,
+		.shared_by = from->shared_by,
+	};
+}
+
+/* 1, 0 where none is there, or -EPROTO. */
+static int ring_take(struct dmasync_queue *queue, struct dmasync_completion *ret)
+{
+	uint32_t submitted = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
+	struct dmasync_ring_completion completion;
+
+	if (queue->error)
+		return queue->error;
+	/*
+	 * Nothing is in flight: the slot is not looked at, so that no completion is believed for
+	 * which there was no batch.
+	 */
+	if (queue->read == submitted)
+		return 0;
+	switch (dmasync_ring_poll_completion(&queue->ring, queue->read, &completion)) {
+	case DMASYNC_RING_EMPTY:
+		return 0;
+	case DMASYNC_RING_BROKEN:
+		return queue->error = -EPROTO;
+	case DMASYNC_RING_READY:
+		break;
+	}
+	if (completion.status > 0 || completion.status < -4095)
+		return queue->error = -EPROTO;
+	translate(&completion, ret);
+	/* The slot and the units are free again; the worker hears of it in publish_read(). */
+	queue->unit_tail = queue->slots[queue->read & (queue->ring.depth - 1)].unit_end;
+	queue->read++;
+	return 1;
+}
+
+int completion_take(struct dmasync_queue *queue, struct dmasync_completion *ret)
+{
+	if (queue->stash_count) {
+		*ret = queue->stash[queue->stash_first];
+		queue->stash_first = (queue->stash_first + 1) & (queue->ring.depth - 1);
+		queue->stash_count--;
+		return 1;
+	}
+	return ring_take(queue, ret);
+}
+
+bool notification_drain(struct dmasync_queue *queue)
+{
+	char bytes[64];
+	ssize_t n;
+
+	do {
+		n = read(queue->notification_fd, bytes, sizeof bytes);
+	} while (n == (ssize_t)sizeof bytes || (n < 0 && errno == EINTR));
+	return n != 0;
+}
+
+/* The daemon is gone; what it published before it went is still handed out. */
+static int take_last(struct dmasync_queue *queue, struct dmasync_completion *ret)
+{
+	int r = completion_take(queue, ret);
+
+	return r == 0 ? -ECONNRESET : r;
+}
+
+DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_completion *ret)
+{
+	int64_t now;
+	int r;
+
+	if (!fork_guard_ok(queue->ds))
+		return -ECHILD;
+	r = completion_take(queue, ret);
+	if (r == 1)
+		queue_fd_settle(queue);
+	if (r != 0)
+		return r;
+	/*
+	 * A dead daemon writes nothing into the ring, so a caller that only peeks must be told by
+	 * somebody. Whoever came because queue_fd was readable may have come for that very reason.
+	 */
+	if (control_broken(queue->ds))
+		return take_last(queue, ret);
+	now = now_ns();
+	if (now < queue->next_check_ns && queue->epoll_fd < 0)
+		return 0;
+	queue->next_check_ns = now + CHECK_NS;
+	if (!control_alive(queue->ds, 0))
+		return take_last(queue, ret);
+	queue_fd_settle(queue);
+	return 0;
+}
+
+/* Looks at the ring for spin_ns. 1, 0, or an error of completion_take(). */
+static int spin(struct dmasync_queue *queue, struct dmasync_completion *ret, int64_t start,
+		int64_t deadline)
+{
+	int64_t end = start + (int64_t)queue->spin_ns;
+
+	/* On the worker's own CPU it would only keep the worker from running. */
+	if (queue->spin_ns == 0 || (queue->worker_cpu >= 0 && sched_getcpu() == queue->worker_cpu))
+		return 0;
+	if (end > deadline)
+		end = deadline;
+	do {
+		for (int i = 0; i < SPIN_LOOKS; i++) {
+			int r = completion_take(queue, ret);
+
+			if (r != 0)
+				return r;
+			relax();
+		}
+	} while (now_ns() < end);
+	return 0;
+}
+
+/* Sleeps until notification, hang-up, signal or deadline. 1, 0 at the deadline, negative errno. */
+static int sleep_once(struct dmasync_queue *queue, int64_t deadline)
+{
+	struct pollfd p[] = {
+		{.fd = queue->notification_fd, .events = POLLIN},
+		{.fd = queue->ds->socket, .events = POLLRDHUP},
+	};
+	struct timespec timeout;
+	int r;
+
+	if (deadline != INT64_MAX) {
+		int64_t left = deadline - now_ns();
+
+		timeout = to_timespec(left < 0 ? 0 : left);
+	}
+	r = ppoll(p, 2, deadline == INT64_MAX ? NULL : &timeout, NULL);
+	if (r < 0)
+		return -errno;
+	if (p[0].revents && !notification_drain(queue))
+		p[1].revents |= POLLHUP;
+	if (p[1].revents) {
+		control_break(queue->ds, 0);
+		return -ECONNRESET;
+	}
+	return r == 0 ? 0 : 1;
+}
+
+/*
+ * The sleeper's side of the protocol in ring_access.h: announce, look once more, sleep. A
+ * notification left over from before only makes one round more.
+ */
+static int sleep_for(struct dmasync_queue *queue, struct dmasync_completion *ret, int64_t deadline)
+{
+	uint32_t *flag = &queue->ring.header->client_sleeping;
+	int r, why = 1;
+
+	do {
+		dmasync_ring_announce_sleep(flag);
+		r = completion_take(queue, ret);
+		if (r != 0)
+			break;
+		why = sleep_once(queue, deadline);
+	} while (why == 1);
+	dmasync_ring_announce_awake(flag);
+	queue->notify_armed = false;
+	/* Whatever ended the sleep, a completion that is there now goes first. */
+	if (r == 0)
+		r = completion_take(queue, ret);
+	if (r != 0)
+		return r;
+	return why == 0 ? -ETIMEDOUT : why;
+}
+
+static int wait_until(struct dmasync_queue *queue, struct dmasync_completion *ret,
+		      int64_t timeout_ns)
+{
+	int64_t start, deadline = INT64_MAX;
+	int r = completion_take(queue, ret);
+
+	if (r != 0)
+		return r;
+	if (control_broken(queue->ds))
+		return take_last(queue, ret);
+	if (atomic_load_explicit(&queue->submitted, memory_order_relaxed) == queue->read)
+		return -ENODATA;
+	if (timeout_ns == 0)
+		return -ETIMEDOUT;
+	start = now_ns();
+	if (timeout_ns > 0 && __builtin_add_overflow(start, timeout_ns, &deadline))
+		deadline = INT64_MAX;
+	r = spin(queue, ret, start, deadline);
+	return r != 0 ? r : sleep_for(queue, ret, deadline);
+}
+
+DMASYNC_PUBLIC int dmasync_wait(struct dmasync_queue *queue, struct dmasync_completion *ret,
+				int64_t timeout_ns)
+{
+	int r;
+
+	if (!fork_guard_ok(queue->ds))
+		return -ECHILD;
+	r = wait_until(queue, ret, timeout_ns);
+	queue_fd_settle(queue);
+	return r > 0 ? 0 : r;
+}
+
+/* Waits for the batch at `position`; what completes before it goes to the stash. */
+static int wait_for_own(struct dmasync_queue *queue, uint32_t position,
+			struct dmasync_completion *ret)
+{
+	uint32_t kept = queue->stash_count, first = queue->stash_first;
+	int r;
+
+	/* Out of sight meanwhile, so that completion_take() reads the ring. */
+	queue->stash_count = 0;
+	for (;;) {
+		uint32_t next = queue->read;
+
+		r = wait_until(queue, ret, -1);
+		if (r == -EINTR)
+			continue;
+		if (r < 0 || next == position)
+			break;
+		queue->stash[(first + kept++) & (queue->ring.depth - 1)] = *ret;
+	}
+	queue->stash_first = first;
+	queue->stash_count = kept;
+	return r;
+}
+
+DMASYNC_PUBLIC int dmasync_sync(struct dmasync_queue *queue, struct dmasync_buffer *buffer,
+				enum dmasync_sync sync, enum dmasync_direction direction,
+				uint64_t offset, uint64_t length)
+{
+	struct dmasync_completion completion;
+	struct dmasync_batch *batch;
+	uint32_t position;
+	int r = dmasync_batch_begin(queue, &batch);
+
+	if (r < 0)
+		return r;
+	dmasync_batch_add(batch, buffer, sync, direction, offset, length);
+	position = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
+	r = dmasync_batch_submit(batch, 0);
+	if (r < 0)
+		return r;
+	r = wait_for_own(queue, position, &completion);
+	queue_fd_settle(queue);
+	return r < 0 ? r : completion.status;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queues: what the daemon gave for one (ring, worker page, two pipes) and the library's own books
+ * beside it. Creation and destruction by any thread, everything else by the queue's.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "client/internal.h"
+
+#define QUEUE_DEPTH 64
+#define QUEUE_UNITS 4096
+#define QUEUE_SPIN_US 50
+/* A spinning dmasync_wait() does not notice the daemon's death. */
+#define QUEUE_SPIN_US_MAX 1000000
+
+/* Look again at batches in flight: first soon, then seldom. */
+#define DRAIN_FIRST_NS 20000
+#define DRAIN_LAST_NS 1000000
+
+DMASYNC_PUBLIC void dmasync_queue_params_init(struct dmasync_queue_params *params)
+{
+	memset(params, 0, sizeof *params);
+	params->size = sizeof *params;
+	params->depth = QUEUE_DEPTH;
+	params->units = QUEUE_UNITS;
+	params->klass = DMASYNC_CLASS_NORMAL;
+	params->spin_us = QUEUE_SPIN_US;
+}
+
+int queue_check(const struct dmasync_queue *queue)
+{
+	if (!fork_guard_ok(queue->ds))
+		return -ECHILD;
+	if (queue->error)
+		return queue->error;
+	return control_broken(queue->ds) ? -ECONNRESET : 0;
+}
+
+/* ---- in flight ---- */
+
+static bool completed_all(const struct dmasync_queue *queue, uint32_t submitted)
+{
+	return dmasync_ring_completion_reached(&queue->ring, submitted - 1);
+}
+
+/* The queue with the smallest serial number above `after`; queues_lock is held. */
+static struct dmasync_queue *queue_after(struct dmasync *ds, uint64_t after)
+{
+	struct dmasync_queue *found = NULL;
+
+	for (struct dmasync_queue *q = ds->queues; q; q = q->next)
+		if (q->serial > after && (!found || q->serial < found->serial))
+			found = q;
+	return found;
+}
+
+/*
+ * Waits until `queue` has completed all batches before `submitted`, while it exists; the lock is
+ * given up between looks, so that nobody's creation or destruction waits.
+ */
+static bool look_at_queue(struct dmasync *ds, uint64_t serial, uint32_t submitted)
+{
+	struct dmasync_queue *queue;
+	bool done;
+
+	pthread_mutex_lock(&ds->queues_lock);
+	queue = queue_after(ds, serial - 1);
+	done = !queue || queue->serial != serial || completed_all(queue, submitted);
+	pthread_mutex_unlock(&ds->queues_lock);
+	return done;
+}
+
+static void queue_drain(struct dmasync *ds, uint64_t serial, uint32_t submitted, int64_t deadline)
+{
+	int64_t pause = DRAIN_FIRST_NS;
+
+	while (!look_at_queue(ds, serial, submitted) && now_ns() < deadline &&
+	       control_alive(ds, pause))
+		pause = pause < DRAIN_LAST_NS / 2 ? pause * 2 : DRAIN_LAST_NS;
+}
+
+void queues_drain(struct dmasync *ds)
+{
+	int64_t deadline = now_ns() + (int64_t)ds->timeout_ms * 1000000;
+	uint64_t serial = 0;
+
+	for (;;) {
+		struct dmasync_queue *queue;
+		uint32_t submitted = 0;
+
+		pthread_mutex_lock(&ds->queues_lock);
+		queue = queue_after(ds, serial);
+		if (queue) {
+			serial = queue->serial;
+			/* Acquire: pairs with the release in dmasync_batch_submit(). */
+			submitted = atomic_load_explicit(&queue->submitted, memory_order_acquire);
+		}
+		pthread_mutex_unlock(&ds->queues_lock);
+		if (!queue)
+			return;
+		queue_drain(ds, serial, submitted, deadline);
+	}
+}
+
+static void queue_link(struct dmasync *ds, struct dmasync_queue *queue)
+{
+	pthread_mutex_lock(&ds->queues_lock);
+	queue->serial = ++ds->last_serial;
+	queue->next = ds->queues;
+	ds->queues = queue;
+	pthread_mutex_unlock(&ds->queues_lock);
+}
+
+static void queue_unlink(struct dmasync *ds, struct dmasync_queue *queue)
+{
+	pthread_mutex_lock(&ds->queues_lock);
+	for (struct dmasync_queue **place = &ds->queues; *place; place = &(*place)->next) {
+		if (*place == queue) {
+			*place = queue->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&ds->queues_lock);
+}
+
+/* ---- creation ---- */
+
+/* Maps a memfd of the daemon's, which must not be able to shrink under us. */
+static int map_shared(int fd, size_t size, int protection, void **ret)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat file;
+	void *memory;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return -EPROTO;
+	if (fstat(fd, &file) < 0 || file.st_size < 0 || (uint64_t)file.st_size < size)
+		return -EPROTO;
+	memory = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	/* A child that wrote here would be a second producer. */
+	if (madvise(memory, size, MADV_DONTFORK) < 0) {
+		int r = -errno;
+
+		munmap(memory, size);
+		return r;
+	}
+	*ret = memory;
+	return 0;
+}
+
+/* The daemon's ends have flags of their own; ours must never block. */
+static int set_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return -errno;
+	if (!(flags & O_NONBLOCK) && fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	return 0;
+}
+
+static int map_queue(struct dmasync_queue *queue, const struct dmasync_ring_layout *layout,
+		     const int *fds)
+{
+	void *page;
+	int r;
+
+	queue->doorbell_fd = fds[DMASYNC_QUEUE_DOORBELL];
+	queue->notification_fd = fds[DMASYNC_QUEUE_NOTIFICATION];
+	r = set_nonblocking(queue->doorbell_fd);
+	if (r == 0)
+		r = set_nonblocking(queue->notification_fd);
+	if (r == 0)
+		r = map_shared(fds[DMASYNC_QUEUE_RING], layout->size, PROT_READ | PROT_WRITE,
+			       &queue->memory);
+	if (r < 0)
+		return r;
+	queue->memory_size = layout->size;
+	r = map_shared(fds[DMASYNC_QUEUE_WORKER_PAGE], sizeof(struct dmasync_worker_page),
+		       PROT_READ, &page);
+	if (r < 0)
+		return r;
+	queue->worker_page = page;
+	dmasync_ring_attach(&queue->ring, queue->memory, layout);
+	return dmasync_ring_header_matches(&queue->ring, layout) ? 0 : -EPROTO;
+}
+
+static void queue_free(struct dmasync_queue *queue)
+{
+	queue_fd_close(queue);
+	if (queue->memory)
+		munmap(queue->memory, queue->memory_size);
+	if (queue->worker_page)
+		munmap((void *)(uintptr_t)queue->worker_page, sizeof *queue->worker_page);
+	close_fd(queue->doorbell_fd);
+	close_fd(queue->notification_fd);
+	free(queue->slots);
+	free(queue->stash);
+	free(queue);
+}
+
+static struct dmasync_queue *queue_new(struct dmasync *ds, uint32_t depth)
+{
+	struct dmasync_queue *queue = aligned_alloc(_Alignof(struct dmasync_queue), sizeof *queue);
+
+	if (!queue)
+		return NULL;
+	memset(queue, 0, sizeof *queue);
+	queue->ds = ds;
+	queue->doorbell_fd = queue->notification_fd = -1;
+	queue->epoll_fd = queue->event_fd = -1;
+	queue->read = queue->read_published = DMASYNC_RING_START;
+	queue->unit_head = queue->unit_tail = DMASYNC_RING_START;
+	atomic_init(&queue->submitted, DMASYNC_RING_START);
+	queue->slots = calloc(depth, sizeof *queue->slots);
+	queue->stash = calloc(depth, sizeof *queue->stash);
+	if (!queue->slots || !queue->stash) {
+		queue_free(queue);
+		return NULL;
+	}
+	return queue;
+}
+
+/* Spinning on the only CPU that this process may use keeps the worker from running there. */
+static bool may_spin(void)
+{
+	cpu_set_t cpus;
+
+	return sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) > 1;
+}
+
+static int check_params(struct dmasync *ds, const struct dmasync_queue_params *params,
+			struct dmasync_ring_layout *ret)
+{
+	if (params->flags)
+		return control_error(ds, -EINVAL, "queue flags 0x%x: none are known",
+				     params->flags);
+	if ((unsigned int)params->klass > DMASYNC_CLASS_BULK)
+		return control_error(ds, -EINVAL,
+				     "queue class %u: 0 (normal), 1 (realtime) or 2 "
+				     "(bulk)",
+				     (unsigned int)params->klass);
+	if (params->spin_us > QUEUE_SPIN_US_MAX)
+		return control_error(ds, -EINVAL, "spin_us %u: at most %u", params->spin_us,
+				     QUEUE_SPIN_US_MAX);
+	if (!dmasync_ring_layout(params->depth, params->units, ret))
+		return control_error(ds, -EINVAL,
+				     "a queue of depth %u and %u units: powers of two, depth %u to "
+				     "%u, units %u to %u",
+				     params->depth, params->units, DMASYNC_RING_MIN_DEPTH,
+				     DMASYNC_RING_MAX_DEPTH, DMASYNC_RING_MIN_UNITS,
+				     DMASYNC_RING_MAX_UNITS);
+	return 0;
+}
+
+/* Tells the daemon to forget a queue. */
+static void queue_remove(struct dmasync *ds, uint32_t id)
+{
+	struct dmasync_queue_remove request = {.queue = id};
+	struct dmasync_done_reply done;
+	struct control_reply reply = {.message = &done, .size = sizeof done};
+
+	if (!control_broken(ds))
+		control_call(ds, DMASYNC_OP_QUEUE_REMOVE, &request.header, sizeof request, -1,
+			     &reply);
+}
+
+static int create(struct dmasync *ds, const struct dmasync_queue_params *params,
+		  const struct dmasync_ring_layout *layout, struct dmasync_queue *queue)
+{
+	struct dmasync_queue_create request = {
+		.depth = params->depth,
+		.units = params->units,
+		.klass = (uint32_t)params->klass,
+	};
+	struct dmasync_queue_create_reply created = {0};
+	struct control_reply reply = {
+		.message = &created,
+		.size = sizeof created,
+		.fd_count = DMASYNC_QUEUE_FDS,
+	};
+	int r = control_call(ds, DMASYNC_OP_QUEUE_CREATE, &request.header, sizeof request, -1,
+			     &reply);
+
+	if (r < 0)
+		return r;
+	if (created.depth == params->depth && created.units == params->units)
+		r = map_queue(queue, layout, reply.fds);
+	else
+		r = -EPROTO;
+	close_fd(reply.fds[DMASYNC_QUEUE_RING]);
+	close_fd(reply.fds[DMASYNC_QUEUE_WORKER_PAGE]);
+	if (queue->doorbell_fd < 0) {
+		close_fd(reply.fds[DMASYNC_QUEUE_DOORBELL]);
+		close_fd(reply.fds[DMASYNC_QUEUE_NOTIFICATION]);
+	}
+	if (r == -EPROTO)
+		return control_error(ds, control_break(ds, r),
+				     "dmasyncd at %s made a queue whose ring, seals or pipes are "
+				     "not as the protocol says; the connection was ended",
+				     ds->path);
+	if (r < 0) {
+		queue_remove(ds, created.queue);
+		return control_error(ds, r, "cannot map a queue of %u bytes: %s", layout->size,
+				     describe(r));
+	}
+	queue->id = created.queue;
+	queue->worker_cpu = created.cpu;
+	queue->spin_ns = may_spin() ? (uint64_t)params->spin_us * 1000 : 0;
+	return 0;
+}
+
+DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
+					const struct dmasync_queue_params *params,
+					struct dmasync_queue **ret)
+{
+	struct dmasync_ring_layout layout;
+	struct dmasync_queue_params own;
+	struct dmasync_queue *queue;
+	int r;
+
+	if (!fork_guard_ok(ds))
+		return -ECHILD;
+	r = params_copy(&own, sizeof own, params);
+	if (r < 0)
+		return control_error(ds, r,
+				     "size of struct dmasync_queue_params is %u, or what "
+				     "lies behind the %zu bytes known here is not zero",
+				     params->size, sizeof own);
+	r = check_params(ds, &own, &layout);
+	if (r < 0)
+		return r;
+	queue = queue_new(ds, own.depth);
+	if (!queue)
+		return control_error(ds, -ENOMEM, "no memory for a queue of depth %u", own.depth);
+	r = create(ds, &own, &layout, queue);
+	if (r < 0) {
+		queue_free(queue);
+		return r;
+	}
+	queue_link(ds, queue);
+	*ret = queue;
+	return 0;
+}
+
+DMASYNC_PUBLIC void dmasync_queue_destroy(struct dmasync_queue *queue)
+{
+	struct dmasync *ds;
+
+	if (!queue || !fork_guard_ok(queue->ds))
+		return;
+	ds = queue->ds;
+	if (queue->error == 0)
+		queue_drain(ds, queue->serial, queue->submitted,
+			    now_ns() + (int64_t)ds->timeout_ms * 1000000);
+	queue_unlink(ds, queue);
+	queue_remove(ds, queue->id);
+	queue_free(queue);
+}
