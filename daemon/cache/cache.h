@@ -65,6 +65,13 @@ struct cache_candidate {
 const struct cache_candidate *cache_candidates(void);
 
 /*
+ * Tries and measures one candidate, on the CPU of the caller. What became of it is appended to
+ * ret->why; the rest of *ret, zeroed by the caller, is filled in where it works. As for
+ * cache_select(): before there are threads.
+ */
+void cache_try(const struct cache_candidate *candidate, const char *cpus, struct cache *ret);
+
+/*
  * A simulated non-coherent memory, for tests and the demo: three equal regions of one file. What
  * the CPU sees, what the device sees, and a shadow of what was last synced, by which a line is
  * known to be dirty. clean copies a dirty line out to the device; flush copies it out if dirty

@@ -236,9 +236,40 @@ static void describe(const struct cache_candidate *candidate, const struct trial
 		say(ret, "; not trapped in spite of %s", erratum);
 }
 
-int cache_select(const char *cpus, struct cache *ret)
+void cache_try(const struct cache_candidate *candidate, const char *cpus, struct cache *ret)
 {
 	unsigned char buffer[MEASURED_BYTES + MAX_LINE];
+	const char *separator = ret->why[0] ? "; " : "";
+	const char *name = candidate->ops->name;
+	struct trial trial = {.ops = candidate->ops};
+	int caught;
+
+	if (!candidate->present(cpus)) {
+		say(ret, "%s%s: not there", separator, name);
+		return;
+	}
+	trial.line = candidate->line(cpus);
+	if (trial.line < 16 || trial.line > MAX_LINE || (trial.line & (trial.line - 1)) != 0) {
+		say(ret, "%s%s: a line of %zu bytes is none (16 to %u, a power of two)", separator,
+		    name, trial.line, MAX_LINE);
+		return;
+	}
+	trial.memory = ((uintptr_t)buffer + trial.line - 1) & ~(trial.line - 1);
+	trial.end = trial.memory + MEASURED_BYTES;
+
+	caught = guarded(try_once, &trial);
+	if (caught == 0 && !trial.damaged)
+		caught = guarded(measure, &trial);
+	if (caught)
+		say(ret, "%s%s: SIG%s when tried", separator, name, sigabbrev_np(caught));
+	else if (trial.damaged)
+		say(ret, "%s%s: changes memory", separator, name);
+	else
+		describe(candidate, &trial, cpus, ret);
+}
+
+int cache_select(const char *cpus, struct cache *ret)
+{
 	struct cache found = {.line = 0};
 	cpu_set_t wanted, before;
 	bool moved = false;
@@ -257,37 +288,8 @@ int cache_select(const char *cpus, struct cache *ret)
 	}
 
 	for (const struct cache_candidate *candidate = cache_candidates();
-	     candidate->ops && found.line == 0; candidate++) {
-		const char *separator = found.why[0] ? "; " : "";
-		const char *name = candidate->ops->name;
-		struct trial trial = {.ops = candidate->ops};
-		int caught;
-
-		if (!candidate->present(cpus)) {
-			say(&found, "%s%s: not there", separator, name);
-			continue;
-		}
-		trial.line = candidate->line(cpus);
-		if (trial.line < 16 || trial.line > MAX_LINE ||
-		    (trial.line & (trial.line - 1)) != 0) {
-			say(&found, "%s%s: a line of %zu bytes is none (16 to %u, a power of two)",
-			    separator, name, trial.line, MAX_LINE);
-			continue;
-		}
-		trial.memory = ((uintptr_t)buffer + trial.line - 1) & ~(trial.line - 1);
-		trial.end = trial.memory + MEASURED_BYTES;
-
-		caught = guarded(try_once, &trial);
-		if (caught == 0 && !trial.damaged)
-			caught = guarded(measure, &trial);
-		if (caught)
-			say(&found, "%s%s: SIG%s when tried", separator, name,
-			    sigabbrev_np(caught));
-		else if (trial.damaged)
-			say(&found, "%s%s: changes memory", separator, name);
-		else
-			describe(candidate, &trial, cpus, &found);
-	}
+	     candidate->ops && found.line == 0; candidate++)
+		cache_try(candidate, cpus, &found);
 	if (!found.why[0])
 		say(&found, "this architecture has no line operations for user space");
 
