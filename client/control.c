@@ -285,11 +285,13 @@ static int accept_reply(struct dmasync *ds, uint16_t opcode, struct packet *pack
 	if (packet->header.flags != DMASYNC_MESSAGE_REPLY)
 		return nonsense(ds, "the flags of an answer", packet->header.flags,
 				DMASYNC_MESSAGE_REPLY);
-	if (packet->size != reply->size)
+	if (packet->size < reply->size ||
+	    packet->size > (reply->size_max ? reply->size_max : reply->size))
 		return nonsense(ds, "the size of an answer", packet->size, reply->size);
 	if (packet->fd_count != reply->fd_count)
 		return nonsense(ds, "the number of fds of an answer", packet->fd_count,
 				reply->fd_count);
+	reply->size = packet->size;
 	memcpy(reply->message, ds->receive, reply->size);
 	memcpy(reply->fds, packet->fds, packet->fd_count * sizeof(int));
 	packet->fd_count = 0;

@@ -144,8 +144,9 @@ int params_return(void *destination, const void *source, size_t known);
 /* What is expected of an answer, and what came. */
 struct control_reply {
 	void *message;
-	size_t size;		      /* its exact size */
-	size_t fd_count;	      /* exactly so many fds must come ... */
+	size_t size;	 /* its exact size; where size_max is not 0 its least one, and */
+	size_t size_max; /* this its largest: then `size` becomes what came */
+	size_t fd_count; /* exactly so many fds must come ... */
 	int fds[DMASYNC_MESSAGE_FDS]; /* ... and become the caller's */
 };
 
