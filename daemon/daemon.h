@@ -14,6 +14,7 @@
 #include "daemon/worker.h"
 
 struct client;
+struct connections;
 struct notify;
 
 struct daemon {
@@ -31,7 +32,8 @@ struct daemon {
 	int events_fd;	       /* eventfd for both */
 
 	int listen_fd;
-	struct client *clients; /* connection.c: list by id */
+	struct connections *serving; /* connection.h: what serving them needs */
+	struct client *clients;	     /* connection.c: list by id */
 	uint32_t client_count;
 	uint64_t next_client_id;
 
@@ -53,8 +55,14 @@ void daemon_free(struct daemon *daemon);
 
 /* connection.c: the listening socket is ready; its connections are served by the loop. */
 int connections_start(struct daemon *daemon);
-/* No more accepts; existing queues drain; daemon_stopped() once the last one has gone. */
+/*
+ * No more accepts, no more requests; the workers drain what is submitted and end (WORKER_STOP is
+ * sent here, its answer comes here); daemon_stopped() once the last client was released. The
+ * workers are then to be joined.
+ */
 void connections_stop(struct daemon *daemon);
+/* After loop, workers and helpers have ended. Safe where they never started. */
+void connections_free(struct daemon *daemon);
 /* An answer of a worker, from daemon.c's events watch. */
 void connections_worker_event(struct daemon *daemon, struct worker_command *command);
 /* connection.c calls this when stopping and everything was released. */

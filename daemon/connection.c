@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a client, from accept to the last byte of its memory. connection_accept.c makes them,
+ * connection_io.c talks to them. Control thread only.
+ */
+#include "daemon/connection.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+
+/* Of the lines that clients can cause, however many clients they make. */
+#define LOG_WINDOW_NS UINT64_C(10000000000)
+#define LOG_LINES_PER_WINDOW 20u
+
+static bool log_allowed(struct connections *connections)
+{
+	uint64_t now = clock_ns();
+
+	if (now - connections->log_window_ns > LOG_WINDOW_NS) {
+		if (connections->log_suppressed)
+			log_notice("%u more lines about clients were left out",
+				   connections->log_suppressed);
+		connections->log_window_ns = now;
+		connections->log_lines = 0;
+		connections->log_suppressed = 0;
+	}
+	if (connections->log_lines < LOG_LINES_PER_WINDOW) {
+		connections->log_lines++;
+		return true;
+	}
+	connections->log_suppressed++;
+	return false;
+}
+
+void client_log(struct client *client, int level, const char *format, ...)
+{
+	char id[40], pid[32], uid[32], text[512];
+	const char *fields[] = {id, pid, uid, NULL};
+	va_list arguments;
+
+	if (client->logged || !log_allowed(client->daemon->serving))
+		return;
+	client->logged = true;
+	snprintf(id, sizeof id, "DMASYNC_CLIENT=%llu", (unsigned long long)client->id);
+	snprintf(pid, sizeof pid, "DMASYNC_PID=%d", (int)client->pid);
+	snprintf(uid, sizeof uid, "DMASYNC_UID=%u", (unsigned)client->uid);
+	va_start(arguments, format);
+	vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	log_fields(level, fields, "client %llu (pid %d, uid %u, \"%s\"): %s",
+		   (unsigned long long)client->id, (int)client->pid, (unsigned)client->uid,
+		   client->name, text);
+}
+
+/* ---- helpers ---- */
+
+void client_submit(struct client *client, uint64_t account, struct helper_job *job,
+		   void (*run)(struct helper_job *job), void (*finished)(struct helper_job *job))
+{
+	struct daemon *daemon = client->daemon;
+
+	job->run = run;
+	job->client_id = account;
+	job->done = &daemon->jobs;
+	job->done_fd = daemon->events_fd;
+	job->finished = finished;
+	helpers_submit(daemon->helpers, job);
+}
+
+struct close_job {
+	struct helper_job job; /* first */
+	struct client *client;
+	uint32_t count;
+	int fds[];
+};
+
+static void close_run(struct helper_job *job)
+{
+	struct close_job *closing = (struct close_job *)job;
+
+	for (uint32_t i = 0; i < closing->count; i++)
+		close(closing->fds[i]);
+}
+
+static void close_finished(struct helper_job *job)
+{
+	struct close_job *closing = (struct close_job *)job;
+	struct client *client = closing->client;
+
+	client->closing -= closing->count;
+	client->close_jobs--;
+	free(closing);
+	if (client_alive(client))
+		client_rewatch(client);
+	client_step(client);
+}
+
+void client_close_fds(struct client *client, int *fds, uint32_t count)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			left++;
+	if (!left)
+		return;
+
+	struct close_job *closing = calloc(1, sizeof *closing + left * sizeof *fds);
+
+	if (!closing) {
+		for (uint32_t i = 0; i < count; i++)
+			if (fds[i] >= 0)
+				close(fds[i]); /* may block, but the fd must not leak */
+		return;
+	}
+	closing->client = client;
+	for (uint32_t i = 0; i < count; i++)
+		if (fds[i] >= 0)
+			closing->fds[closing->count++] = fds[i];
+	client->closing += left;
+	client->close_jobs++;
+	client_submit(client, client->id, &closing->job, close_run, close_finished);
+}
+
+/* ---- the end of a client ---- */
+
+static void release_run(struct helper_job *job)
+{
+	struct client *client = (struct client *)job;
+
+	buffers_release(client);
+	for (struct client_queue *queue = client->queues; queue; queue = queue->next)
+		queue_free(queue->queue);
+}
+
+static void client_free(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+
+	if (client->previous)
+		client->previous->next = client->next;
+	else
+		daemon->clients = client->next;
+	if (client->next)
+		client->next->previous = client->previous;
+	else
+		daemon->serving->last_client = client->previous;
+	daemon->client_count--;
+
+	while (client->queues) {
+		struct client_queue *queue = client->queues;
+
+		client->queues = queue->next;
+		free(queue);
+	}
+	if (client->stops)
+		for (uint32_t i = 0; i < daemon->worker_count; i++)
+			free(client->stops[i]);
+	free(client->stops);
+	buffers_free(client);
+	free(client);
+}
+
+static void release_finished(struct helper_job *job)
+{
+	struct client *client = (struct client *)job;
+	struct daemon *daemon = client->daemon;
+
+	daemon->mapped_bytes -= client->mapped_bytes;
+	daemon->buffer_count -= client->buffer_count;
+	daemon->queue_count -= client->queue_count;
+	client->mapped_bytes = 0;
+	client->buffer_count = client->queue_count = 0;
+	client->state = CLIENT_RELEASED;
+	client_step(client);
+	connections_check_stopped(daemon);
+}
+
+void client_step(struct client *client)
+{
+	const struct daemon *daemon = client->daemon;
+	bool workers_drain = daemon->serving->workers_stopping &&
+			     daemon->serving->workers_stopped < daemon->worker_count;
+
+	if (client->state == CLIENT_LEAVING && client->commands == 0 && client->jobs == 0 &&
+	    !workers_drain) {
+		client->state = CLIENT_RELEASING;
+		/* Our account: what still hangs in this client's own jobs must not hold it up. */
+		client_submit(client, 0, &client->release_job, release_run, release_finished);
+	} else if (client->state == CLIENT_RELEASED && client->close_jobs == 0) {
+		client_free(client);
+	}
+}
+
+/* What its workers have in hand for it is dropped; each one answers when it has let go. */
+static void stop_at_workers(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+
+	if (!client->stops || daemon->serving->workers_stopping)
+		return; /* a worker that ends lets go of everything */
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		if (!client->stops[i])
+			continue;
+		client->commands++;
+		worker_post(daemon->workers[i], client->stops[i]);
+	}
+}
+
+void client_drop(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+
+	if (!client_alive(client))
+		return;
+	log_debug("client %llu (pid %d) leaves", (unsigned long long)client->id, (int)client->pid);
+	client->state = CLIENT_LEAVING;
+	watch_stop(client);
+	client_drop_output(client);
+	loop_unwatch(client->watch);
+	loop_unwatch(client->pid_watch);
+	loop_timer_free(client->handshake);
+	client->watch = client->pid_watch = NULL;
+	client->handshake = NULL;
+
+	/* Unread packets may hold fds whose close blocks: the helper's matter. */
+	shutdown(client->fd, SHUT_RDWR);
+	helpers_close(daemon->helpers, client->id, client->fd);
+	client->fd = -1;
+	if (client->pid_fd >= 0)
+		close(client->pid_fd);
+	client->pid_fd = -1;
+
+	stop_at_workers(client);
+	client_step(client);
+}
+
+/* ---- what workers say ---- */
+
+static void queue_broken(struct worker_command *event)
+{
+	struct client *client = event->queue->client;
+
+	client_log(client, LOG_WARNING, "queue %u ends: %s", event->queue->id, event->text);
+	for (struct client_queue *queue = client->queues; queue; queue = queue->next)
+		if (queue->queue == event->queue)
+			queue_remove(queue);
+}
+
+static void client_faulted(struct client *client)
+{
+	client_log(client, LOG_WARNING,
+		   "its buffer's memory faulted during a batch (truncated or punched out?); the "
+		   "client is "
+		   "dropped");
+	client_drop(client);
+}
+
+void connections_worker_event(struct daemon *daemon, struct worker_command *command)
+{
+	struct client *client = command->client;
+
+	switch (command->type) {
+	case WORKER_QUEUE_BROKEN: /* the queue's own memory, as the next */
+		queue_broken(command);
+		return;
+	case WORKER_FAULT:
+		client_faulted(client);
+		return;
+	case WORKER_TUNE:
+		free(command);
+		return;
+	case WORKER_STOP:
+		connections_worker_stopped(daemon, command);
+		return;
+	case WORKER_QUEUE_ADD:
+		client->commands--;
+		queue_added(command->context);
+		break;
+	case WORKER_QUEUE_REMOVE:
+		client->commands--;
+		queue_removed(command->context);
+		break;
+	case WORKER_CLIENT_STOP:
+		client->commands--;
+		break;
+	case WORKER_BUFFER_GRACE:
+		client->commands--;
+		buffer_grace_answered(command);
+		break;
+	case WORKER_SYNC:
+		client->commands--;
+		sync_answered(command);
+		break;
+	}
+	client_step(client);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The connections of clients, and what the files that serve them share: connection.c (accept, life
+ * and death), connection_io.c (packets), dispatch.c, handle_*.c, buffer.c. Control thread only.
+ */
+#ifndef DMASYNC_CONNECTION_H
+#define DMASYNC_CONNECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "daemon/buffer_table.h"
+#include "daemon/daemon.h"
+#include "proto/message_table.h"
+
+/* The kernel's SCM_MAX_FD: always offer room for all, what finds none is dropped inside recvmsg. */
+#define CONNECTION_FDS_MAX 253
+
+struct buffer_facts;
+struct policy;
+
+enum client_state {
+	CLIENT_NEW,	  /* before HELLO was answered */
+	CLIENT_READY,	  /* served */
+	CLIENT_LEAVING,	  /* shut down; workers and helpers are to let go of what it has */
+	CLIENT_RELEASING, /* nobody uses any of it: a helper unmaps and frees */
+	CLIENT_RELEASED,  /* gone but for fds of its that a helper is still closing */
+};
+
+/* An answer or event that did not fit into the socket yet. */
+struct out_message {
+	struct out_message *next;
+	uint32_t size;
+	uint32_t fd_count;
+	int fds[DMASYNC_MESSAGE_FDS]; /* owned */
+	unsigned char bytes[];
+};
+
+/* A queue as the control thread sees it: the commands are part of it, so that none can be missing.
+ */
+struct client_queue {
+	struct helper_job free_job; /* first */
+	struct client_queue *next;
+	struct client *client;
+	struct queue *queue;
+	struct worker *worker;
+	struct worker_command add, remove;
+	bool removing;
+	bool answer; /* somebody waits for the removal, with this cookie */
+	uint64_t cookie;
+};
+
+struct client {
+	struct helper_job release_job; /* first */
+	struct client *next, *previous;
+	struct daemon *daemon;
+	enum client_state state;
+	uint64_t id;
+	pid_t pid;
+	uid_t uid;
+	bool observer; /* sees others' batch records */
+	char name[DMASYNC_NAME_SIZE];
+	uint64_t connected_ns;
+	bool logged; /* one line of the log for each client's misdeeds */
+
+	int fd, pid_fd; /* -1 once given away */
+	struct loop_watch *watch, *pid_watch;
+	struct loop_timer *handshake;
+	struct out_message *out_first, *out_last;
+	uint32_t fd_answers; /* with fds, since the socket was last seen empty */
+
+	/* What has yet to come back before its memory may go. */
+	uint32_t requests; /* unanswered requests */
+	uint32_t commands; /* with workers */
+	uint32_t jobs;	   /* with helpers, on its buffers and queues */
+	uint32_t closing;  /* fds with helpers, to be closed */
+	uint32_t close_jobs;
+
+	struct buffer_table buffers;
+	uint32_t buffer_count; /* registered, or being mapped or unmapped */
+	uint32_t next_index;
+	uint64_t mapped_bytes; /* charged */
+
+	struct client_queue *queues;
+	uint32_t queue_count, next_queue_id;
+	struct batch_owner owner;
+	struct worker_command **stops; /* by worker index: made when it first serves this client */
+
+	uint64_t *watch_cursors; /* by worker index; NULL: does not watch */
+	uint64_t watch_cookie;
+};
+
+/* The state of all connections; daemon->serving. */
+struct connections {
+	struct loop_watch *listen_watch;
+	struct loop_timer *accept_timer; /* runs while accepting is paused for want of fds */
+	int reserve_fd;			 /* given up to answer a client when no fd is left */
+	struct loop_timer *watch_timer;	 /* runs while somebody watches */
+	uint32_t watchers;
+	uint32_t syncs[64]; /* SYNC batches in work, by worker index */
+	bool mlock_logged;
+
+	gid_t observer_gid; /* of observer_group= */
+	bool observer_known;
+
+	uint64_t log_window_ns; /* of the lines that clients can cause */
+	uint32_t log_lines, log_suppressed;
+
+	struct client *last_client;
+	struct worker_command *worker_stops; /* one for each, made at the start */
+	bool workers_stopping;
+	uint32_t workers_stopped;
+	bool stopped; /* daemon_stopped() was called */
+
+	_Alignas(8) unsigned char in[DMASYNC_MESSAGE_MAX];
+	_Alignas(8) unsigned char out[DMASYNC_MESSAGE_MAX]; /* large answers are built here */
+};
+
+/* One request, for its handler. The fds that it does not take out are closed. */
+struct request {
+	const void *message;
+	uint32_t size;
+	uint16_t opcode;
+	uint64_t cookie;
+	int *fds;
+	uint32_t fd_count;
+};
+
+/* ---- connection.c, connection_accept.c ---- */
+
+/* Ends a client. It stays allocated, and in the list, until a later turn of the loop. */
+void client_drop(struct client *client);
+/* After a command, job or close came back: goes on with the teardown. */
+void client_step(struct client *client);
+static inline bool client_alive(const struct client *client)
+{
+	return client->state == CLIENT_NEW || client->state == CLIENT_READY;
+}
+/* The answer to WORKER_STOP: the thread has ended and lets go of everything. */
+void connections_worker_stopped(struct daemon *daemon, struct worker_command *command);
+/* After a client has gone. */
+void connections_check_stopped(struct daemon *daemon);
+/* May the peer of this socket see others' batch records: root, or in the observer group? */
+bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *peer);
+/* A line about what a client did: once for each client, and so many in all in ten seconds. */
+__attribute__((format(printf, 3, 4))) void client_log(struct client *client, int level,
+						      const char *format, ...);
+/* close() on a helper, counted: a client whose fds hang is read from no more. */
+void client_close_fds(struct client *client, int *fds, uint32_t count);
+/* Sends a job to the helpers, to come back to finished(); counted in client->jobs by the caller. */
+void client_submit(struct client *client, uint64_t account, struct helper_job *job,
+		   void (*run)(struct helper_job *job), void (*finished)(struct helper_job *job));
+
+/* ---- connection_io.c ---- */
+
+void client_readable(void *context, uint32_t events);
+/* What the socket is watched for follows from what is outstanding. */
+void client_rewatch(struct client *client);
+void client_drop_output(struct client *client);
+/* Fills in size, opcode, cookie, flags. Takes over the fds, also on failure. */
+void client_reply(struct client *client, uint16_t opcode, uint64_t cookie, void *message,
+		  uint32_t size, int *fds, uint32_t fd_count);
+void client_done(struct client *client, uint16_t opcode, uint64_t cookie);
+__attribute__((format(printf, 5, 6))) void client_error(struct client *client, uint16_t opcode,
+							uint64_t cookie, int error,
+							const char *format, ...);
+/* An event: never queued, never waits. -EAGAIN: no room, or answers wait; client dropped on others
+ */
+int client_event(struct client *client, uint16_t opcode, uint64_t cookie, void *message,
+		 uint32_t size);
+/* Answers on a socket that becomes no client, or whose client is being refused. */
+void connection_refuse(int fd, int error, const char *text);
+
+/* ---- dispatch.c ---- */
+
+/* One packet of `size` bytes in daemon->serving->in; flags of recvmsg. Uses or closes the fds. */
+void dispatch(struct client *client, uint32_t size, int flags, int *fds, uint32_t fd_count);
+
+/* ---- handle_*.c: one function for each row of the table ---- */
+
+#define HANDLER_(name, opcode, handler, ...)                                                       \
+	void handle_##handler(struct client *client, struct request *request);
+DMASYNC_MESSAGES(HANDLER_)
+#undef HANDLER_
+
+/* Counts an asynchronous request; false: there are too many, and it was answered so. */
+bool request_begin(struct client *client, const struct request *request);
+void request_end(struct client *client);
+
+/* handle_queue.c */
+void queue_added(struct client_queue *queue);
+void queue_removed(struct client_queue *queue);
+void queue_remove(struct client_queue *queue);
+/* Counts `client` as served by the worker: it will be told when the client goes. -ENOMEM. */
+int client_serve(struct client *client, struct worker *worker);
+
+/* handle_sync.c */
+void sync_answered(struct worker_command *command);
+
+/* handle_records.c */
+void watch_stop(struct client *client);
+void watch_tick(void *context);
+
+/* buffer.c */
+int buffers_create(struct client *client);
+void buffer_grace_answered(struct worker_command *command);
+/* On a helper, when nobody uses anything of the client any more. */
+void buffers_release(struct client *client);
+void buffers_free(struct client *client);
+/* The policy's answer for an inspected fd (buffer_map.h, policy.h). */
+void buffer_policy(struct daemon *daemon, const struct buffer_facts *facts,
+		   enum dmasync_backend requested, struct policy *ret);
+
+#endif

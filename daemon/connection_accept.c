@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The listening socket, who is at the other end, and the start and end of serving. Never spins
+ * where fds run out: one client is refused with a sentence, then accepting pauses. Control thread.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/connection.h"
+#include "daemon/log.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* since Linux 6.5 */
+#endif
+
+#define ACCEPTS_PER_TURN 16
+#define ACCEPT_PAUSE_NS UINT64_C(100000000)
+#define GROUPS_MAX 65536u /* NGROUPS_MAX */
+
+/* ---- the peer ---- */
+
+bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *peer)
+{
+	struct connections *connections = daemon->serving;
+	gid_t few[64], *groups = few;
+	socklen_t size = sizeof few;
+
+	if (peer->uid == 0)
+		return true;
+	if (!connections->observer_known)
+		return false;
+	if (peer->gid == connections->observer_gid)
+		return true;
+	int r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, few, &size);
+
+	if (r < 0 && errno == ERANGE && size <= GROUPS_MAX * sizeof(gid_t)) {
+		groups = malloc(size);
+		if (!groups)
+			return false;
+		r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+	}
+	bool found = false;
+
+	for (size_t i = 0; r == 0 && i < size / sizeof(gid_t); i++)
+		found |= groups[i] == connections->observer_gid;
+	if (groups != few)
+		free(groups);
+	return found;
+}
+
+/* Once, at the start: looking up a group may ask the network. */
+static int find_observer_group(struct daemon *daemon)
+{
+	const char *name = daemon->config.observer_group;
+
+	if (!name || !name[0])
+		return 0;
+	struct group *group = getgrnam(name);
+
+	if (!group) {
+		log_error("observer_group=%s: there is no such group; create it, or leave the key "
+			  "out so "
+			  "that only root sees others' batch records",
+			  name);
+		return -EINVAL;
+	}
+	daemon->serving->observer_gid = group->gr_gid;
+	daemon->serving->observer_known = true;
+	return 0;
+}
+
+/*
+ * A process that forked and died leaves its socket open in its child. -ESRCH: it has died already.
+ * -1 in *ret where its death cannot be watched (another pid namespace, an old kernel).
+ */
+static int watch_peer(int fd, pid_t pid, int *ret)
+{
+	socklen_t size = sizeof *ret;
+
+	*ret = -1;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, ret, &size) == 0)
+		return 0;
+	*ret = -1;
+	if (errno == ESRCH)
+		return -ESRCH;
+	if (pid <= 0)
+		return 0;
+	int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (pid_fd < 0)
+		return errno == ESRCH ? -ESRCH : 0;
+	*ret = pid_fd;
+	return 0;
+}
+
+static void peer_died(void *context, uint32_t events)
+{
+	(void)events;
+	client_drop(context);
+}
+
+static void handshake_timed_out(void *context)
+{
+	struct client *client = context;
+
+	client_error(client, DMASYNC_OP_HELLO, 0, -ETIMEDOUT,
+		     "no HELLO within %u ms; the connection is closed",
+		     client->daemon->config.handshake_timeout_ms);
+	client_drop(client);
+}
+
+/* ---- a new client ---- */
+
+static void link_client(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+	struct connections *connections = daemon->serving;
+
+	client->previous = connections->last_client;
+	if (client->previous)
+		client->previous->next = client;
+	else
+		daemon->clients = client;
+	connections->last_client = client;
+	daemon->client_count++;
+	daemon->connections++;
+}
+
+static int start_watching(struct client *client)
+{
+	struct loop *loop = client->daemon->loop;
+	int r = loop_watch(loop, client->fd, POLLIN, client_readable, client, &client->watch);
+
+	if (r == 0 && client->pid_fd >= 0)
+		r = loop_watch(loop, client->pid_fd, POLLIN, peer_died, client, &client->pid_watch);
+	if (r == 0)
+		r = loop_timer_create(loop, handshake_timed_out, client, &client->handshake);
+	if (r == 0)
+		r = loop_timer_set(client->handshake,
+				   client->daemon->config.handshake_timeout_ms * UINT64_C(1000000));
+	return r;
+}
+
+static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct ucred *peer)
+{
+	struct client *client = calloc(1, sizeof *client);
+
+	if (!client)
+		return -ENOMEM;
+	client->daemon = daemon;
+	client->state = CLIENT_NEW;
+	client->id = ++daemon->next_client_id;
+	client->fd = fd;
+	client->pid_fd = pid_fd;
+	client->pid = peer->pid;
+	client->uid = peer->uid;
+	client->observer = connection_is_observer(daemon, fd, peer);
+	client->connected_ns = clock_ns();
+	client->owner.client_id = client->id;
+	client->owner.pid = (uint32_t)peer->pid;
+
+	int r = start_watching(client);
+
+	if (r < 0) {
+		loop_unwatch(client->watch);
+		loop_unwatch(client->pid_watch);
+		loop_timer_free(client->handshake);
+		free(client);
+		return r;
+	}
+	link_client(client);
+	log_debug("client %llu: pid %d, uid %u", (unsigned long long)client->id, (int)peer->pid,
+		  (unsigned)peer->uid);
+	return 0;
+}
+
+static void refuse_and_close(struct daemon *daemon, int fd, int error, const char *text)
+{
+	daemon->refused++;
+	connection_refuse(fd, error, text);
+	helpers_close(daemon->helpers, 0, fd); /* it may hold unread fds */
+}
+
+static void serve(struct daemon *daemon, int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	int pid_fd;
+
+	if (daemon->client_count >= daemon->config.max_connections) {
+		refuse_and_close(
+			daemon, fd, -EUSERS,
+			"the daemon serves as many connections as it may (max_connections); "
+			"try again later");
+		return;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+	    watch_peer(fd, peer.pid, &pid_fd) < 0) {
+		helpers_close(daemon->helpers, 0, fd); /* it has died already */
+		return;
+	}
+	if (client_create(daemon, fd, pid_fd, &peer) < 0) {
+		if (pid_fd >= 0)
+			close(pid_fd);
+		refuse_and_close(daemon, fd, -ENOMEM,
+				 "the daemon has no memory for another connection");
+	}
+}
+
+/* ---- the listening socket ---- */
+
+static void resume_accepting(void *context)
+{
+	struct daemon *daemon = context;
+	struct connections *connections = daemon->serving;
+
+	if (connections->reserve_fd < 0)
+		connections->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	loop_rewatch(connections->listen_watch, POLLIN);
+}
+
+/*
+ * No fd is left, and accept would fail again at once for as long as somebody waits: the reserve is
+ * given up to tell one client why, and nobody is accepted for a while.
+ */
+static void no_fds(struct daemon *daemon, int error)
+{
+	struct connections *connections = daemon->serving;
+
+	if (connections->reserve_fd >= 0) {
+		close(connections->reserve_fd);
+		connections->reserve_fd = -1;
+		int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0)
+			refuse_and_close(daemon, fd, -EMFILE,
+					 "the daemon has no file descriptor left; try again later");
+		log_warning("no connection can be accepted (%s): raise LimitNOFILE or lower "
+			    "max_connections",
+			    strerror(error));
+	}
+	loop_rewatch(connections->listen_watch, 0);
+	if (loop_timer_set(connections->accept_timer, ACCEPT_PAUSE_NS) < 0)
+		loop_rewatch(connections->listen_watch, POLLIN);
+}
+
+static void accept_ready(void *context, uint32_t events)
+{
+	struct daemon *daemon = context;
+
+	(void)events;
+	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+		int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			serve(daemon, fd);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			no_fds(daemon, errno);
+		else if (errno == EINTR || errno == ECONNABORTED)
+			continue;
+		return;
+	}
+}
+
+/* ---- start and end ---- */
+
+int connections_start(struct daemon *daemon)
+{
+	struct connections *connections = calloc(1, sizeof *connections);
+	int r;
+
+	if (!connections)
+		return -ENOMEM;
+	daemon->serving = connections;
+	connections->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	r = connections->reserve_fd < 0 ? -errno : find_observer_group(daemon);
+	if (r == 0) {
+		connections->worker_stops =
+			calloc(daemon->worker_count, sizeof *connections->worker_stops);
+		r = connections->worker_stops ? 0 : -ENOMEM;
+	}
+	if (r == 0)
+		r = loop_timer_create(daemon->loop, resume_accepting, daemon,
+				      &connections->accept_timer);
+	if (r == 0)
+		r = loop_timer_create(daemon->loop, watch_tick, daemon, &connections->watch_timer);
+	if (r == 0)
+		r = loop_watch(daemon->loop, daemon->listen_fd, POLLIN, accept_ready, daemon,
+			       &connections->listen_watch);
+	if (r < 0)
+		connections_free(daemon);
+	return r;
+}
+
+static void stop_listening(struct connections *connections)
+{
+	loop_unwatch(connections->listen_watch);
+	loop_timer_free(connections->accept_timer);
+	loop_timer_free(connections->watch_timer);
+	connections->listen_watch = NULL;
+	connections->accept_timer = connections->watch_timer = NULL;
+}
+
+void connections_stop(struct daemon *daemon)
+{
+	struct connections *connections = daemon->serving;
+
+	if (connections->workers_stopping)
+		return;
+	daemon->stopping = true;
+	connections->workers_stopping = true;
+	stop_listening(connections);
+	for (struct client *client = daemon->clients; client; client = client->next)
+		client_rewatch(client); /* nothing is read any more */
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		connections->worker_stops[i].type = WORKER_STOP;
+		worker_post(daemon->workers[i], &connections->worker_stops[i]);
+	}
+}
+
+void connections_worker_stopped(struct daemon *daemon, struct worker_command *command)
+{
+	struct connections *connections = daemon->serving;
+
+	(void)command;
+	if (++connections->workers_stopped < daemon->worker_count)
+		return;
+	for (struct client *client = daemon->clients; client; client = client->next) {
+		client_drop(client);
+		client_step(client); /* one that was leaving already waited for the workers */
+	}
+	connections_check_stopped(daemon);
+}
+
+void connections_check_stopped(struct daemon *daemon)
+{
+	struct connections *connections = daemon->serving;
+
+	if (!connections->workers_stopping || connections->stopped ||
+	    connections->workers_stopped < daemon->worker_count)
+		return;
+	/* One whose fds hang in close has nothing else left: the end does not wait for them. */
+	for (struct client *client = daemon->clients; client; client = client->next)
+		if (client->state != CLIENT_RELEASED)
+			return;
+	connections->stopped = true;
+	daemon_stopped(daemon);
+}
+
+void connections_free(struct daemon *daemon)
+{
+	struct connections *connections = daemon->serving;
+
+	if (!connections)
+		return;
+	stop_listening(connections);
+	if (connections->reserve_fd >= 0)
+		close(connections->reserve_fd);
+	free(connections->worker_stops);
+	free(connections);
+	daemon->serving = NULL;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* QUEUE_CREATE and QUEUE_REMOVE: queues between their client and their worker. Control thread. */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "daemon/connection.h"
+#include "daemon/log.h"
+
+int client_serve(struct client *client, struct worker *worker)
+{
+	struct daemon *daemon = client->daemon;
+	uint32_t index = worker_index(worker);
+
+	if (!client->stops) {
+		client->stops = calloc(daemon->worker_count, sizeof *client->stops);
+		if (!client->stops)
+			return -ENOMEM;
+	}
+	if (client->stops[index])
+		return 0;
+	/* Made now, so that telling the worker of the client's end cannot fail. */
+	struct worker_command *stop = calloc(1, sizeof *stop);
+
+	if (!stop)
+		return -ENOMEM;
+	stop->type = WORKER_CLIENT_STOP;
+	stop->client = client;
+	client->stops[index] = stop;
+	return 0;
+}
+
+static struct worker *choose_worker(struct daemon *daemon)
+{
+	struct worker *best = daemon->workers[0];
+
+	for (uint32_t i = 1; i < daemon->worker_count; i++)
+		if (worker_queue_count(daemon->workers[i]) < worker_queue_count(best))
+			best = daemon->workers[i];
+	return best;
+}
+
+static struct client_queue *find_queue(struct client *client, uint32_t id)
+{
+	for (struct client_queue *queue = client->queues; queue; queue = queue->next)
+		if (queue->queue->id == id)
+			return queue;
+	return NULL;
+}
+
+/* 0 stands for SYNC in batch records. */
+static uint32_t take_id(struct client *client)
+{
+	do
+		client->next_queue_id++;
+	while (client->next_queue_id == 0 || find_queue(client, client->next_queue_id));
+	return client->next_queue_id;
+}
+
+/*
+ * Answers that carry fds and lie unread keep rings in memory that are charged to nobody any more,
+ * and count against the fds the daemon may have in flight: so many as there may be queues.
+ */
+static bool unread_answers_allow(struct client *client)
+{
+	int unread = 0;
+
+	if (ioctl(client->fd, SIOCOUTQ, &unread) == 0 && unread == 0)
+		client->fd_answers = 0;
+	return client->fd_answers < client->daemon->config.max_queues;
+}
+
+static bool sizes_are_right(struct client *client, const struct request *request)
+{
+	const struct dmasync_queue_create *create = request->message;
+	const struct config *config = &client->daemon->config;
+	uint32_t max_depth = config->max_depth < DMASYNC_RING_MAX_DEPTH ? config->max_depth
+									: DMASYNC_RING_MAX_DEPTH;
+	uint32_t max_units = config->max_units < DMASYNC_RING_MAX_UNITS ? config->max_units
+									: DMASYNC_RING_MAX_UNITS;
+
+	if (!dmasync_ring_is_power_of_two(create->depth) ||
+	    create->depth < DMASYNC_RING_MIN_DEPTH || create->depth > max_depth) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "depth is %u; it must be a power of two from %u to max_depth=%u",
+			     create->depth, DMASYNC_RING_MIN_DEPTH, max_depth);
+		return false;
+	}
+	if (!dmasync_ring_is_power_of_two(create->units) ||
+	    create->units < DMASYNC_RING_MIN_UNITS || create->units > max_units) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "units is %u; it must be a power of two from %u to max_units=%u",
+			     create->units, DMASYNC_RING_MIN_UNITS, max_units);
+		return false;
+	}
+	return true;
+}
+
+static bool may_create(struct client *client, const struct request *request)
+{
+	const struct dmasync_queue_create *create = request->message;
+
+	if (create->flags) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "flags are %#x; layout 1 knows none", create->flags);
+		return false;
+	}
+	if (create->klass > DMASYNC_CLASS_BULK) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "class is %u; it must be 0 (normal), 1 (realtime) or 2 (bulk)",
+			     create->klass);
+		return false;
+	}
+	if (create->klass != DMASYNC_CLASS_NORMAL) {
+		client_error(client, request->opcode, request->cookie, -EPERM,
+			     "class %s is not granted: this daemon serves class normal only",
+			     create->klass == DMASYNC_CLASS_REALTIME ? "realtime" : "bulk");
+		return false;
+	}
+	if (!sizes_are_right(client, request))
+		return false;
+	if (client->queue_count >= client->daemon->config.max_queues) {
+		client_error(client, request->opcode, request->cookie, -ENOSPC,
+			     "this connection has %u queues and max_queues=%u; remove one first",
+			     client->queue_count, client->daemon->config.max_queues);
+		return false;
+	}
+	if (!unread_answers_allow(client)) {
+		client_error(client, request->opcode, request->cookie, -EBUSY,
+			     "%u answers to QUEUE_CREATE are unread; read them first",
+			     client->fd_answers);
+		return false;
+	}
+	return true;
+}
+
+static int create(struct client *client, const struct dmasync_queue_create *request,
+		  struct client_queue **ret, int fds[DMASYNC_QUEUE_FDS])
+{
+	struct worker *worker = choose_worker(client->daemon);
+	struct client_queue *queue;
+	int r = client_serve(client, worker);
+
+	if (r < 0)
+		return r;
+	queue = calloc(1, sizeof *queue);
+	if (!queue)
+		return -ENOMEM;
+	r = queue_create(request->depth, request->units, worker_page_fd(worker), &queue->queue,
+			 fds);
+	if (r < 0) {
+		free(queue);
+		return r;
+	}
+	queue->client = client;
+	queue->worker = worker;
+	queue->queue->client = client;
+	queue->queue->worker = worker;
+	queue->queue->buffers = &client->buffers;
+	queue->queue->owner = &client->owner;
+	queue->queue->id = take_id(client);
+	queue->next = client->queues;
+	client->queues = queue;
+	client->queue_count++;
+	client->daemon->queue_count++;
+	*ret = queue;
+	return 0;
+}
+
+void handle_queue_create(struct client *client, struct request *request)
+{
+	const struct dmasync_queue_create *asked = request->message;
+	struct daemon *daemon = client->daemon;
+	struct client_queue *queue;
+	int fds[DMASYNC_QUEUE_FDS];
+
+	if (!may_create(client, request))
+		return;
+	int r = create(client, asked, &queue, fds);
+
+	if (r < 0) {
+		client_error(client, request->opcode, request->cookie, r,
+			     "the queue's memory and pipes cannot be made: %s%s", strerror(-r),
+			     r == -EMFILE || r == -ENFILE
+				     ? "; the daemon has no file descriptors left (LimitNOFILE)"
+				     : "");
+		return;
+	}
+	queue->add.type = WORKER_QUEUE_ADD;
+	queue->add.queue = queue->queue;
+	queue->add.client = client;
+	queue->add.context = queue;
+	client->commands++;
+	worker_post(queue->worker, &queue->add);
+
+	struct dmasync_queue_create_reply reply = {
+		.queue = queue->queue->id,
+		.worker = worker_index(queue->worker),
+		.depth = asked->depth,
+		.units = asked->units,
+		.cpu = worker_cpu(queue->worker),
+		.spin_us = daemon->config.spin_us,
+	};
+
+	client->fd_answers++;
+	client_reply(client, request->opcode, request->cookie, &reply, sizeof reply, fds,
+		     DMASYNC_QUEUE_FDS);
+}
+
+/* The answer went out before, so a worker without memory for it ends the connection. */
+void queue_added(struct client_queue *queue)
+{
+	if (queue->add.error == 0)
+		return;
+	client_log(queue->client, LOG_WARNING,
+		   "queue %u cannot be served: %s; the client is dropped", queue->queue->id,
+		   strerror(-queue->add.error));
+	client_drop(queue->client);
+}
+
+/* ---- removal ---- */
+
+static void free_run(struct helper_job *job)
+{
+	queue_free(((struct client_queue *)job)->queue);
+}
+
+static void free_finished(struct helper_job *job)
+{
+	struct client_queue *queue = (struct client_queue *)job;
+	struct client *client = queue->client;
+
+	client->jobs--;
+	if (queue->answer) {
+		client_done(client, DMASYNC_OP_QUEUE_REMOVE, queue->cookie);
+		request_end(client);
+	}
+	free(queue);
+	client->queue_count--;
+	client->daemon->queue_count--;
+	client_step(client);
+}
+
+/* The worker has let go: the queue is nobody's but ours. */
+void queue_removed(struct client_queue *queue)
+{
+	struct client *client = queue->client;
+
+	for (struct client_queue **at = &client->queues; *at; at = &(*at)->next) {
+		if (*at == queue) {
+			*at = queue->next;
+			break;
+		}
+	}
+	client->jobs++;
+	client_submit(client, 0, &queue->free_job, free_run, free_finished);
+}
+
+void queue_remove(struct client_queue *queue)
+{
+	if (queue->removing || queue->client->daemon->serving->workers_stopping)
+		return;
+	queue->removing = true;
+	queue->remove.type = WORKER_QUEUE_REMOVE;
+	queue->remove.queue = queue->queue;
+	queue->remove.client = queue->client;
+	queue->remove.context = queue;
+	queue->client->commands++;
+	worker_post(queue->worker, &queue->remove);
+}
+
+void handle_queue_remove(struct client *client, struct request *request)
+{
+	const struct dmasync_queue_remove *remove = request->message;
+	struct client_queue *queue = find_queue(client, remove->queue);
+
+	if (remove->reserved) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "the reserved field must be 0 and is %u", remove->reserved);
+		return;
+	}
+	if (!queue || queue->answer) {
+		client_error(
+			client, request->opcode, request->cookie, -ENOENT,
+			"this connection has no queue %u; it was removed already, or ended because "
+			"its ring was broken",
+			remove->queue);
+		return;
+	}
+	if (!request_begin(client, request))
+		return;
+	queue->answer = true;
+	queue->cookie = request->cookie;
+	queue_remove(queue);
+}

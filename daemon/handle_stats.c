@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* STATS, HISTOGRAM, CLIENTS: sums over the workers, and who is connected. Control thread. */
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/connection.h"
+
+static uint64_t read_counter(const _Atomic uint64_t *counter)
+{
+	/* Relaxed: a counter is whole by itself; the sums are of no one moment. */
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void handle_stats(struct client *client, struct request *request)
+{
+	const struct daemon *daemon = client->daemon;
+	struct dmasync_stats_reply reply = {
+		.uptime_ns = clock_ns() - daemon->start_ns,
+		.connections = daemon->connections,
+		.refused = daemon->refused,
+		.mapped_bytes = daemon->mapped_bytes,
+		.clients = daemon->client_count,
+		.buffers = daemon->buffer_count,
+		.queues = daemon->queue_count,
+		.workers = daemon->worker_count,
+	};
+
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		const struct worker_stats *stats = worker_stats(daemon->workers[i]);
+
+		reply.batches += read_counter(&stats->batches);
+		reply.failed += read_counter(&stats->failed);
+		reply.entries += read_counter(&stats->entries);
+		reply.elided += read_counter(&stats->elided);
+		reply.lines += read_counter(&stats->lines);
+		reply.bytes += read_counter(&stats->bytes);
+		reply.barriers += read_counter(&stats->barriers);
+		reply.kernel_syncs += read_counter(&stats->kernel_syncs);
+		reply.reissued += read_counter(&stats->reissued);
+		reply.suspect_times += read_counter(&stats->suspect_times);
+		reply.faults += read_counter(&stats->faults);
+		reply.worker_sleeps += read_counter(&stats->sleeps);
+	}
+	client_reply(client, request->opcode, request->cookie, &reply, sizeof reply, NULL, 0);
+}
+
+static void add_histogram(struct dmasync_histogram_reply *reply, const struct histogram *histogram)
+{
+	uint64_t max = read_counter(&histogram->max);
+
+	for (uint32_t i = 0; i < DMASYNC_HISTOGRAM_BUCKETS; i++) {
+		uint64_t n = read_counter(&histogram->bucket[i]);
+
+		reply->bucket[i] += n;
+		reply->count += n; /* of these buckets, so that percentiles add up */
+	}
+	reply->sum_ns += read_counter(&histogram->sum);
+	if (max > reply->max_ns)
+		reply->max_ns = max;
+}
+
+void handle_histogram(struct client *client, struct request *request)
+{
+	const struct dmasync_histogram *asked = request->message;
+	struct daemon *daemon = client->daemon;
+	struct dmasync_histogram_reply *reply = (void *)daemon->serving->out;
+
+	if (asked->reserved || asked->phase >= DMASYNC_PHASES) {
+		client_error(
+			client, request->opcode, request->cookie, -EINVAL,
+			"phase is %u and must be below %d; the reserved field is %u and must be 0",
+			asked->phase, DMASYNC_PHASES, asked->reserved);
+		return;
+	}
+	memset(reply, 0, sizeof *reply);
+	reply->phase = asked->phase;
+	reply->buckets = DMASYNC_HISTOGRAM_BUCKETS;
+	for (uint32_t i = 0; i < daemon->worker_count; i++)
+		add_histogram(reply, &worker_stats(daemon->workers[i])->phase[asked->phase]);
+	client_reply(client, request->opcode, request->cookie, reply, sizeof *reply, NULL, 0);
+}
+
+static void fill_record(struct dmasync_client_record *record, const struct client *client,
+			uint64_t now)
+{
+	memset(record, 0, sizeof *record);
+	record->id = client->id;
+	record->pid = (uint32_t)client->pid;
+	record->uid = client->uid;
+	record->buffers = client->buffer_count;
+	record->queues = client->queue_count;
+	record->mapped_bytes = client->mapped_bytes;
+	record->batches = read_counter(&client->owner.batches);
+	record->failed = read_counter(&client->owner.failed);
+	record->lines = read_counter(&client->owner.lines);
+	record->connected_ns = now - client->connected_ns;
+	memcpy(record->name, client->name, sizeof record->name);
+}
+
+void handle_clients(struct client *client, struct request *request)
+{
+	const struct dmasync_clients *asked = request->message;
+	struct daemon *daemon = client->daemon;
+	struct dmasync_clients_reply *reply = (void *)daemon->serving->out;
+	struct dmasync_client_record *records = (void *)(reply + 1);
+	uint64_t now = clock_ns();
+
+	memset(reply, 0, sizeof *reply);
+	for (const struct client *other = daemon->clients;
+	     other && reply->count < DMASYNC_CLIENTS_PAGE; other = other->next)
+		if (other->id > asked->after && other->state == CLIENT_READY)
+			fill_record(&records[reply->count++], other, now);
+	client_reply(client, request->opcode, request->cookie, reply,
+		     (uint32_t)(sizeof *reply + reply->count * sizeof *records), NULL, 0);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* SYNC: a batch in the message itself; and the count of unanswered requests. Control thread. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/connection.h"
+
+bool request_begin(struct client *client, const struct request *request)
+{
+	uint32_t most = client->daemon->config.max_requests;
+
+	if (client->requests >= most) {
+		client_error(client, request->opcode, request->cookie, -EBUSY,
+			     "%u requests of this connection are unanswered and max_requests=%u; "
+			     "wait for "
+			     "answers first",
+			     client->requests, most);
+		return false;
+	}
+	client->requests++;
+	return true;
+}
+
+void request_end(struct client *client)
+{
+	client->requests--;
+}
+
+/* Few SYNC batches in work, and where that says nothing, few queues. */
+static struct worker *least_loaded(struct daemon *daemon)
+{
+	const uint32_t *syncs = daemon->serving->syncs;
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < daemon->worker_count; i++) {
+		if (syncs[i] < syncs[best] ||
+		    (syncs[i] == syncs[best] && worker_queue_count(daemon->workers[i]) <
+							worker_queue_count(daemon->workers[best])))
+			best = i;
+	}
+	return daemon->workers[best];
+}
+
+static uint32_t power_of_two(uint32_t at_least)
+{
+	uint32_t n = 1;
+
+	while (n < at_least)
+		n *= 2;
+	return n;
+}
+
+static void free_sync(struct worker_command *command)
+{
+	if (command)
+		free(command->units);
+	free(command);
+}
+
+/* The worker works in its own copy of the units, and in place. */
+static struct worker_command *make_sync(const struct dmasync_sync_request *sync)
+{
+	struct worker_command *command = calloc(1, sizeof *command);
+
+	if (!command)
+		return NULL;
+	command->type = WORKER_SYNC;
+	command->count = sync->count;
+	command->units_size = power_of_two(sync->count);
+	command->units = calloc(command->units_size, sizeof *command->units);
+	if (!command->units) {
+		free_sync(command);
+		return NULL;
+	}
+	memcpy(command->units, sync + 1, sync->count * sizeof *command->units);
+	command->user_data = sync->user_data;
+	return command;
+}
+
+void handle_sync(struct client *client, struct request *request)
+{
+	const struct dmasync_sync_request *sync = request->message;
+	uint32_t units =
+		(request->size - (uint32_t)sizeof *sync) / (uint32_t)sizeof(struct dmasync_unit);
+
+	if (sync->reserved) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "the reserved field must be 0 and is %u", sync->reserved);
+		return;
+	}
+	if (sync->count != units) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "count is %u and %u units follow", sync->count, units);
+		return;
+	}
+	if (!request_begin(client, request))
+		return;
+
+	struct worker *worker = least_loaded(client->daemon);
+	struct worker_command *command = make_sync(sync);
+
+	if (!command || client_serve(client, worker) < 0) {
+		free_sync(command);
+		client_error(client, request->opcode, request->cookie, -ENOMEM,
+			     "the daemon has no memory for the batch; try again");
+		request_end(client);
+		return;
+	}
+	command->client = client;
+	command->buffers = &client->buffers;
+	command->owner = &client->owner;
+	command->submit_ns = clock_ns();
+	command->cookie = request->cookie;
+	client->commands++;
+	client->daemon->serving->syncs[worker_index(worker)]++;
+	worker_post(worker, command);
+}
+
+void sync_answered(struct worker_command *command)
+{
+	struct client *client = command->client;
+	struct dmasync_sync_reply reply = {.completion = command->result};
+
+	client->daemon->serving->syncs[worker_index(command->worker)]--;
+	request_end(client);
+	client_reply(client, DMASYNC_OP_SYNC, command->cookie, &reply, sizeof reply, NULL, 0);
+	free_sync(command);
+}
