@@ -22,11 +22,20 @@
 /* Turns of the idle loop between two looks at the clock: a look costs more than a turn. */
 #define TURNS_PER_CLOCK 32u
 
-/* True where something was there to do. */
+/*
+ * True where something was there to do. What has just been submitted is put in line before the
+ * batch that used up its slice in the turn before: it waits for one slice, not for two.
+ */
 static bool turn(struct worker *worker)
 {
 	bool worked = false;
 
+	for (struct queue *queue = worker->queues; queue; queue = queue->next)
+		worked |= worker_poll_queue(worker, queue);
+	if (worker->again) {
+		scheduler_add(&worker->scheduler, worker->again);
+		worker->again = NULL;
+	}
 	if (!mailbox_is_empty(&worker->commands)) {
 		worker_handle_commands(worker);
 		worked = true;
@@ -35,8 +44,12 @@ static bool turn(struct worker *worker)
 		worker_finish_jobs(worker);
 		worked = true;
 	}
-	for (struct queue *queue = worker->queues; queue; queue = queue->next)
-		worked |= worker_poll_queue(worker, queue);
+	if (worker->cancels)
+		worker_ring_reap(worker);
+	if (worker->settle || worker->stop) {
+		worked |= worker->settle;
+		worker_settle(worker);
+	}
 
 	struct batch *batch = scheduler_take(&worker->scheduler);
 
@@ -44,17 +57,14 @@ static bool turn(struct worker *worker)
 		worker_run_batch(worker, batch);
 		worked = true;
 	}
-	if (worker->cancels)
-		worker_ring_reap(worker);
-	if (worker->settle || worker->stop)
-		worker_settle(worker);
 	return worked;
 }
 
 /* Called after the flag was set and the fence executed: the look before sleeping. */
 static bool nothing_to_do(struct worker *worker)
 {
-	if (!mailbox_is_empty(&worker->commands) || !mailbox_is_empty(&worker->jobs))
+	if (!worker->running || worker->settle || !mailbox_is_empty(&worker->commands) ||
+	    !mailbox_is_empty(&worker->jobs))
 		return false;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next)
 		if (worker_queue_has_work(worker, queue))

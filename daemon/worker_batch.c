@@ -475,7 +475,7 @@ static void issue(struct worker *worker, struct batch *batch)
 	batch->own_lines += batch->cache.lines - before;
 	worker->unfinished_lines += batch->cache.lines - before;
 	if (!slice.done) {
-		scheduler_add(&worker->scheduler, batch);
+		worker->again = batch;
 		return;
 	}
 
@@ -485,7 +485,7 @@ static void issue(struct worker *worker, struct batch *batch)
 	if (changed_cpu(worker, batch)) {
 		cache_batch_rewind(&batch->cache);
 		open_batch(worker, batch);
-		scheduler_add(&worker->scheduler, batch);
+		worker->again = batch;
 		return;
 	}
 	release_cpu(worker);
@@ -500,7 +500,7 @@ void worker_run_batch(struct worker *worker, struct batch *batch)
 	if (batch->phase == BATCH_CHECK) {
 		switch (check_chunk(worker, batch)) {
 		case CACHE_CHECK_MORE:
-			scheduler_add(&worker->scheduler, batch);
+			worker->again = batch;
 			return;
 		case CACHE_CHECK_FAILED:
 			fail_batch(worker, batch, batch->cache.reason, 0);

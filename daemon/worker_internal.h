@@ -38,6 +38,7 @@ struct worker {
 	uint32_t *generations;
 	uint32_t slot_count;
 	struct scheduler scheduler;
+	struct batch *again;	       /* has used up its slice; in line from the next turn on */
 	struct worker_command *syncs;  /* SYNC batches in work */
 	struct worker_command *graces; /* WORKER_BUFFER_GRACE, waiting */
 	struct worker_command *stops;  /* WORKER_CLIENT_STOP, waiting */

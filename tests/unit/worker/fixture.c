@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* See fixture.h. */
+#include "fixture.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/guard.h"
+
+#define PATIENCE_NS UINT64_C(10000000000)
+
+struct trace trace;
+
+static void record(enum trace_kind kind, uintptr_t address)
+{
+	size_t n = trace.count;
+
+	if (trace.hook && (kind == TRACE_CLEAN || kind == TRACE_FLUSH))
+		trace.hook(address);
+	assert_true(n < trace.size);
+	trace.event[n].kind = kind;
+	trace.event[n].address = address;
+	if (trace.ring) {
+		struct dmasync_ring_completion completion;
+
+		trace.event[n].published =
+			dmasync_ring_poll_completion(trace.ring, trace.next_completion,
+						     &completion) != DMASYNC_RING_EMPTY;
+	}
+	trace.count++;
+	atomic_store_explicit(&trace.done, trace.count, memory_order_release);
+}
+
+static void record_open(void)
+{
+	record(TRACE_OPEN, 0);
+}
+
+static void record_clean(uintptr_t start, uintptr_t end, size_t line)
+{
+	for (; start < end; start += line)
+		record(TRACE_CLEAN, start);
+}
+
+static void record_flush(uintptr_t start, uintptr_t end, size_t line)
+{
+	for (; start < end; start += line)
+		record(TRACE_FLUSH, start);
+}
+
+static void record_complete(bool flushed)
+{
+	record(flushed ? TRACE_COMPLETE_FLUSHED : TRACE_COMPLETE, 0);
+}
+
+void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lines, int cpu)
+{
+	*fixture = (struct fixture){
+		.cache =
+			{
+				.ops = {.name = "recorded",
+					.open = record_open,
+					.clean = record_clean,
+					.flush = record_flush,
+					.complete = record_complete},
+				.line = LINE,
+				.granule = LINE,
+			},
+		.events_fd = eventfd(0, EFD_CLOEXEC),
+		.owner = {.client_id = 7, .pid = 99},
+	};
+	free(trace.event);
+	trace = (struct trace){.size = 1u << 20};
+	trace.event = calloc(trace.size, sizeof *trace.event);
+	assert_non_null(trace.event);
+	assert_int_equal(guard_install(), 0);
+
+	void *memory =
+		mmap(NULL, BUFFER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	fixture->buffer = (struct buffer){
+		.cache = {.base = (uintptr_t)memory,
+			  .size = BUFFER_SIZE,
+			  .backend = DMASYNC_BACKEND_DIRECT,
+			  .guarantee = true},
+		.handle = 1u << BUFFER_INDEX_BITS,
+		.fd = -1,
+	};
+	fixture->table = (struct buffer_table){.size = 8, .slot = fixture->slot};
+	atomic_store(&fixture->slot[0], &fixture->buffer);
+
+	assert_int_equal(helpers_create(2, 1, &fixture->helpers), 0);
+	struct worker_params params = {
+		.cpu = cpu,
+		.cache = &fixture->cache,
+		.spin_us = spin_us,
+		.slice_lines = slice_lines,
+		.max_batch_lines = UINT64_C(1) << 32,
+		.events = &fixture->events,
+		.events_fd = fixture->events_fd,
+		.helpers = fixture->helpers,
+	};
+
+	assert_int_equal(worker_start(&params, &fixture->worker), 0);
+	queue_open(fixture, &fixture->first, 8, 4096, CLIENT);
+}
+
+void fixture_stop(struct fixture *fixture)
+{
+	queue_release(fixture, &fixture->first);
+	post_and_wait(fixture, WORKER_STOP, NULL, NULL);
+	worker_join(fixture->worker);
+	helpers_free(fixture->helpers, 1000);
+	close(fixture->events_fd);
+	munmap((void *)fixture->buffer.cache.base, BUFFER_SIZE);
+	free(trace.event);
+	trace.event = NULL;
+	assert_null(fixture->stashed);
+}
+
+struct worker_command *command_new(enum worker_command_type type)
+{
+	struct worker_command *command = calloc(1, sizeof *command);
+
+	assert_non_null(command);
+	command->type = type;
+	return command;
+}
+
+static bool take(struct fixture *fixture, enum worker_command_type type,
+		 struct worker_command **ret)
+{
+	struct mailbox_node *node = mailbox_take(&fixture->events);
+	struct worker_command **end = &fixture->stashed;
+
+	while (*end)
+		end = &(*end)->next_command;
+	while (node) {
+		struct worker_command *command = (struct worker_command *)node;
+
+		node = node->next;
+		command->next_command = NULL;
+		*end = command;
+		end = &command->next_command;
+	}
+	for (struct worker_command **at = &fixture->stashed; *at; at = &(*at)->next_command) {
+		if ((*at)->type == type) {
+			*ret = *at;
+			*at = (*at)->next_command;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool event_is_there(struct fixture *fixture, enum worker_command_type type)
+{
+	struct worker_command *command;
+
+	if (!take(fixture, type, &command))
+		return false;
+	command->next_command = fixture->stashed;
+	fixture->stashed = command;
+	return true;
+}
+
+struct worker_command *await_event(struct fixture *fixture, enum worker_command_type type)
+{
+	uint64_t start = clock_ns();
+	struct worker_command *command;
+
+	while (!take(fixture, type, &command)) {
+		struct pollfd poll_fd = {.fd = fixture->events_fd, .events = POLLIN};
+		uint64_t value;
+
+		assert_true(clock_ns() - start < PATIENCE_NS);
+		if (poll(&poll_fd, 1, 1000) > 0)
+			assert_int_equal(read(fixture->events_fd, &value, sizeof value),
+					 sizeof value);
+	}
+	return command;
+}
+
+void post_and_wait(struct fixture *fixture, enum worker_command_type type, struct queue *queue,
+		   struct client *client)
+{
+	struct worker_command *command = command_new(type);
+
+	command->queue = queue;
+	command->client = client;
+	worker_post(fixture->worker, command);
+	struct worker_command *answer = await_event(fixture, type);
+
+	assert_ptr_equal(answer, command);
+	assert_int_equal(answer->error, 0);
+	free(answer);
+}
+
+void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t depth, uint32_t units,
+		struct client *client)
+{
+	struct dmasync_ring_layout layout = {0};
+
+	memset(queue, 0, sizeof *queue);
+	assert_int_equal(queue_create(depth, units, worker_page_fd(fixture->worker), &queue->queue,
+				      queue->fds),
+			 0);
+	queue->queue->client = client;
+	queue->queue->buffers = &fixture->table;
+	queue->queue->owner = &fixture->owner;
+	queue->queue->id = 1;
+	queue->submitted = queue->reaped = queue->units = DMASYNC_RING_START;
+
+	assert_true(dmasync_ring_layout(depth, units, &layout));
+	/* The client looks at the daemon's mapping: TSan follows one mapping of a memfd, not two.
+	 */
+	queue->memory = NULL;
+	dmasync_ring_attach(&queue->ring, queue->queue->memory, &layout);
+	queue->page =
+		mmap(NULL, 4096, PROT_READ, MAP_SHARED, queue->fds[DMASYNC_QUEUE_WORKER_PAGE], 0);
+	assert_ptr_not_equal(queue->page, MAP_FAILED);
+	post_and_wait(fixture, WORKER_QUEUE_ADD, queue->queue, client);
+}
+
+void queue_close_ends(struct client_queue *queue)
+{
+	for (int i = 0; i < DMASYNC_QUEUE_FDS; i++) {
+		if (queue->fds[i] >= 0)
+			close(queue->fds[i]);
+		queue->fds[i] = -1;
+	}
+	if (queue->page)
+		munmap((void *)(uintptr_t)queue->page, 4096);
+	queue->page = NULL;
+}
+
+void queue_release(struct fixture *fixture, struct client_queue *queue)
+{
+	post_and_wait(fixture, WORKER_QUEUE_REMOVE, queue->queue, queue->queue->client);
+	queue_free(queue->queue);
+	queue_close_ends(queue);
+}
+
+struct dmasync_unit entry(uint32_t handle, enum dmasync_sync sync, enum dmasync_direction direction,
+			  uint64_t offset, uint32_t length)
+{
+	return (struct dmasync_unit){
+		.word = dmasync_unit_word(handle, sync, direction, 0),
+		.length = length,
+		.offset = offset,
+	};
+}
+
+void ring_if_asleep(struct client_queue *queue)
+{
+	if (dmasync_ring_is_sleeping(&queue->page->sleeping)) {
+		ssize_t n = write(queue->fds[DMASYNC_QUEUE_DOORBELL], "", 1);
+
+		(void)n;
+	}
+}
+
+void submit_units(struct client_queue *queue, const struct dmasync_unit *units, uint32_t count,
+		  uint64_t user_data)
+{
+	struct dmasync_submission submission = {
+		.user_data = user_data,
+		.submit_ns = clock_ns(),
+		.unit_position = queue->units,
+		.unit_count = count,
+	};
+
+	if (count == 1 && !(units[0].word & DMASYNC_UNIT_STRIDED)) {
+		submission.unit_count = 0;
+		submission.entry = units[0];
+	} else {
+		for (uint32_t i = 0; i < count; i++)
+			dmasync_ring_write_unit(&queue->ring, queue->units++, &units[i]);
+	}
+	dmasync_ring_submit(&queue->ring, queue->submitted++, &submission);
+	ring_if_asleep(queue);
+}
+
+bool try_reap(struct client_queue *queue, struct dmasync_ring_completion *ret)
+{
+	enum dmasync_ring_poll poll =
+		dmasync_ring_poll_completion(&queue->ring, queue->reaped, ret);
+
+	assert_int_not_equal(poll, DMASYNC_RING_BROKEN);
+	if (poll != DMASYNC_RING_READY)
+		return false;
+	dmasync_ring_consume_completion(&queue->ring, ++queue->reaped);
+	return true;
+}
+
+void reap(struct client_queue *queue, struct dmasync_ring_completion *ret)
+{
+	uint64_t start = clock_ns();
+
+	while (!try_reap(queue, ret)) {
+		assert_true(clock_ns() - start < PATIENCE_NS);
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	}
+}

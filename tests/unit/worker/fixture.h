@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A real worker thread with recorded line operations, a queue of its own, and this thread as its
+ * client and its control thread.
+ */
+#ifndef DMASYNC_TESTS_WORKER_FIXTURE_H
+#define DMASYNC_TESTS_WORKER_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "daemon/worker.h"
+
+#define LINE 64u
+#define BUFFER_SIZE (4u << 20)
+
+enum trace_kind { TRACE_OPEN, TRACE_CLEAN, TRACE_FLUSH, TRACE_COMPLETE, TRACE_COMPLETE_FLUSHED };
+
+struct trace_event {
+	enum trace_kind kind;
+	uintptr_t address;
+	bool published; /* a completion stood in the ring already */
+};
+
+/* One at a time: the operations have no context. */
+struct trace {
+	struct trace_event *event;
+	size_t count, size;
+	const struct dmasync_ring *ring; /* looked at for early publication */
+	uint32_t next_completion;
+	void (*hook)(uintptr_t address); /* called before each line operation, on the worker */
+	_Atomic size_t done;		 /* count, for the other thread */
+};
+
+struct client_queue {
+	struct queue *queue;
+	struct dmasync_ring ring; /* the client's own mapping */
+	void *memory;
+	size_t memory_size;
+	const struct dmasync_worker_page *page;
+	int fds[DMASYNC_QUEUE_FDS];
+	uint32_t submitted, reaped, units;
+};
+
+struct fixture {
+	struct cache cache;
+	struct mailbox events;
+	int events_fd;
+	struct helpers *helpers;
+	struct worker *worker;
+	struct buffer buffer;
+	struct buffer_table table;
+	_Atomic(struct buffer *) slot[8];
+	struct batch_owner owner;
+	struct worker_command *stashed; /* events taken while another was waited for */
+	struct client_queue first;
+};
+
+extern struct trace trace;
+
+struct client; /* never looked into by a worker: any address will do */
+#define CLIENT ((struct client *)(uintptr_t)0x1000)
+
+void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lines, int cpu);
+void fixture_stop(struct fixture *fixture);
+
+void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t depth, uint32_t units,
+		struct client *client);
+void queue_close_ends(struct client_queue *queue); /* the client's ends and mapping */
+void queue_release(struct fixture *fixture, struct client_queue *queue);
+
+/* Events are waited for (10 s at most, then the test fails). */
+struct worker_command *command_new(enum worker_command_type type);
+struct worker_command *await_event(struct fixture *fixture, enum worker_command_type type);
+bool event_is_there(struct fixture *fixture, enum worker_command_type type);
+void post_and_wait(struct fixture *fixture, enum worker_command_type type, struct queue *queue,
+		   struct client *client);
+
+struct dmasync_unit entry(uint32_t handle, enum dmasync_sync sync, enum dmasync_direction direction,
+			  uint64_t offset, uint32_t length);
+void submit_units(struct client_queue *queue, const struct dmasync_unit *units, uint32_t count,
+		  uint64_t user_data);
+void ring_if_asleep(struct client_queue *queue);
+void reap(struct client_queue *queue, struct dmasync_ring_completion *ret); /* 10 s at most */
+bool try_reap(struct client_queue *queue, struct dmasync_ring_completion *ret);
+
+#endif
