@@ -11,7 +11,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/options.h"
 
-static void say(const char *format, va_list arguments)
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list arguments)
 {
 	fflush(stdout);
 	fputs("dmasyncctl: ", stderr);

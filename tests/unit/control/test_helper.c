@@ -78,7 +78,7 @@ static struct job *job_new(uint64_t client, struct mailbox *done, int done_fd, i
 
 static void test_jobs_come_back(void **state)
 {
-	struct mailbox done = {0};
+	struct mailbox done = {.newest = NULL};
 	struct helpers *helpers;
 	atomic_uint running = 0, most = 0;
 	int fd = eventfd(0, EFD_CLOEXEC);
@@ -96,7 +96,7 @@ static void test_jobs_come_back(void **state)
 
 static void test_quota(void **state)
 {
-	struct mailbox hung = {0}, done = {0};
+	struct mailbox hung = {.newest = NULL}, done = {.newest = NULL};
 	struct helpers *helpers;
 	atomic_uint running = 0, most = 0, other_running = 0, other_most = 0;
 	int hung_fd = eventfd(0, EFD_CLOEXEC), fd = eventfd(0, EFD_CLOEXEC);
@@ -147,7 +147,7 @@ static void test_stuck_job_is_left(void **state)
 
 static void test_waiting_jobs_run_before_the_end(void **state)
 {
-	struct mailbox done = {0};
+	struct mailbox done = {.newest = NULL};
 	struct helpers *helpers;
 	atomic_uint running = 0, most = 0;
 	unsigned int count = 0;
