@@ -98,7 +98,8 @@ void worker_post(struct worker *worker, struct worker_command *command);
 
 /*
  * After the answer to WORKER_STOP, after which no command is handled any more: joins and frees. The
- * queues that it still had are then the control thread's to free. NULL is fine.
+ * queues that it still had are then the control thread's to free. After helpers_free(): a helper
+ * posts its job first and writes the worker's eventfd after. NULL is fine.
  */
 void worker_join(struct worker *worker);
 

@@ -115,8 +115,8 @@ void fixture_stop(struct fixture *fixture)
 {
 	queue_release(fixture, &fixture->first);
 	post_and_wait(fixture, WORKER_STOP, NULL, NULL);
-	worker_join(fixture->worker);
 	helpers_free(fixture->helpers, 1000);
+	worker_join(fixture->worker);
 	close(fixture->events_fd);
 	munmap((void *)fixture->buffer.cache.base, BUFFER_SIZE);
 	free(trace.event);

@@ -248,10 +248,10 @@ static void stopping_drains_what_was_submitted(void **state)
 		assert_int_equal(completion.status, 0);
 		assert_int_equal(completion.user_data, i * 65536);
 	}
+	helpers_free(fixture.helpers, 1000);
 	worker_join(fixture.worker);
 	queue_free(fixture.first.queue);
 	queue_close_ends(&fixture.first);
-	helpers_free(fixture.helpers, 1000);
 	close(fixture.events_fd);
 	munmap((void *)BASE, BUFFER_SIZE);
 	free(trace.event);
