@@ -35,7 +35,7 @@ static const struct config_key keys[] = {
 	 "4096", true, "Line operations of one queue before the next one has its turn."},
 	{"daemon", "log_level", CONFIG_LEVEL, AT(log_level), 0, 0, NULL, "info", true,
 	 "The least urgent messages that are logged."},
-	{"daemon", "observer_group", CONFIG_GROUP, AT(observer_group), 0, 0, NULL, NULL, true,
+	{"daemon", "observer_group", CONFIG_GROUP, AT(observer_group), 0, 0, NULL, NULL, false,
 	 "Group whose members may see the batch records of others. Unset: root alone."},
 	{"daemon", "allow_simulated", CONFIG_BOOL, AT(allow_simulated), 0, 0, NULL, "no", true,
 	 "Whether clients may register simulated non-coherent buffers, which are for tests."},

@@ -9,6 +9,7 @@
 #include "daemon/cache/cache.h"
 #include "daemon/config.h"
 #include "daemon/helper.h"
+#include "daemon/listener.h"
 #include "daemon/loop.h"
 #include "daemon/mailbox.h"
 #include "daemon/worker.h"
@@ -43,14 +44,30 @@ struct daemon {
 	uint64_t mapped_bytes;
 	uint32_t buffer_count, queue_count;
 	bool stopping;
+
+	/* daemon.c's own */
+	struct listener listener;
+	int signal_fd;
+	struct loop_watch *signal_watch, *events_watch;
+	bool one_cpu;	      /* the worker shares it with everybody: no spinning */
+	bool workers_stopped; /* each has answered WORKER_STOP */
+};
+
+/* Exit statuses of dmasyncd. */
+enum daemon_status {
+	DAEMON_DRAINED = 0,
+	DAEMON_FAILED = 1,
+	DAEMON_MISCONFIGURED = 2, /* a restart will not help: RestartPreventExitStatus= */
 };
 
 /*
  * daemon.c: everything up to a listening socket, in an order that leaves nothing behind on error.
- * The sentence for the user is logged. daemon_run() returns after SIGTERM's drain.
+ * The sentence for the user is logged. Returns an exit status, DAEMON_DRAINED for success.
+ * daemon_run() returns one after SIGTERM's drain.
  */
-int daemon_create(struct config *config, struct daemon **ret); /* takes over *config */
-int daemon_run(struct daemon *daemon);
+/* Takes over *config. */
+enum daemon_status daemon_create(struct config *config, struct daemon **ret);
+enum daemon_status daemon_run(struct daemon *daemon);
 void daemon_free(struct daemon *daemon);
 
 /* connection.c: the listening socket is ready; its connections are served by the loop. */

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Putting the daemon together, running it, and taking it apart: signals, the events of workers and
+ * helpers, reloading. Control thread.
+ */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/machine_limits.h"
+#include "daemon/notify.h"
+#include "daemon/placement.h"
+
+#define HELPERS_END_MS 2000 /* for jobs that run at the end; the process then ends without them */
+
+/* ---- events ---- */
+
+static void handle_workers(struct daemon *daemon)
+{
+	struct mailbox_node *node = mailbox_take(&daemon->events);
+
+	while (node) {
+		struct worker_command *command = (struct worker_command *)node;
+
+		node = node->next;
+		if (command->type == WORKER_TUNE)
+			free(command); /* ours, from tune_workers() */
+		else
+			connections_worker_event(daemon, command);
+	}
+}
+
+static void handle_jobs(struct daemon *daemon)
+{
+	struct mailbox_node *node = mailbox_take(&daemon->jobs);
+
+	while (node) {
+		struct helper_job *job = (struct helper_job *)node;
+
+		node = node->next;
+		job->finished(job);
+	}
+}
+
+static void events_ready(void *context, uint32_t events)
+{
+	struct daemon *daemon = context;
+	uint64_t count;
+
+	(void)events;
+	/* Read before the mailboxes are taken: what is posted later writes again. */
+	if (read(daemon->events_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		log_error("the eventfd of the workers cannot be read: %s", strerror(errno));
+	handle_workers(daemon);
+	handle_jobs(daemon);
+	notify_changed(daemon->notify);
+}
+
+/* ---- signals ---- */
+
+static void tune_workers(struct daemon *daemon)
+{
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		struct worker_command *command = calloc(1, sizeof(*command));
+
+		if (!command) {
+			log_error("out of memory: worker %" PRIu32 " keeps its old settings", i);
+			continue;
+		}
+		command->type = WORKER_TUNE;
+		command->spin_us = daemon->config.spin_us;
+		command->slice_lines = daemon->config.slice_lines;
+		command->max_batch_lines = daemon->config.max_batch_lines;
+		worker_post(daemon->workers[i], command);
+	}
+}
+
+/* What follows from the machine, whatever the configuration says. */
+static void fit_config(const struct daemon *daemon, struct config *config)
+{
+	struct limits_machine machine;
+	char text[CONFIG_TEXT_SIZE];
+
+	limits_read(&machine);
+	limits_fit(config, &machine, text, sizeof(text));
+	if (*text)
+		log_notice("lowered %s", text);
+	if (daemon->one_cpu)
+		config->spin_us = 0;
+}
+
+static void reload(struct daemon *daemon)
+{
+	struct config fresh;
+	char text[CONFIG_TEXT_SIZE];
+
+	notify_reloading(daemon->notify);
+	if (config_reread(&daemon->config, &fresh, text, sizeof(text)) < 0) {
+		log_error("%s; nothing was changed", text);
+	} else {
+		fit_config(daemon, &fresh);
+		if (config_reload(&daemon->config, &fresh, text, sizeof(text)) < 0)
+			log_error("out of memory: the configuration was read in part");
+		else if (*text)
+			log_warning("configuration read again; a change of %s needs a restart",
+				    text);
+		else
+			log_notice("configuration read again");
+		config_clear(&fresh);
+		log_set_level(daemon->config.log_level);
+		tune_workers(daemon);
+	}
+	notify_ready(daemon->notify);
+}
+
+static void stop(struct daemon *daemon, int signal_number)
+{
+	if (daemon->stopping) {
+		log_warning("second %s: leaving without waiting for batches in work",
+			    strsignal(signal_number));
+		loop_exit(daemon->loop, DAEMON_FAILED);
+		return;
+	}
+	log_info("%s: finishing what was submitted", strsignal(signal_number));
+	notify_stopping(daemon->notify);
+	connections_stop(daemon);
+	daemon->stopping = true;
+}
+
+static void signal_ready(void *context, uint32_t events)
+{
+	struct daemon *daemon = context;
+	struct signalfd_siginfo info;
+
+	(void)events;
+	while (read(daemon->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo != SIGHUP)
+			stop(daemon, (int)info.ssi_signo);
+		else if (!daemon->stopping)
+			reload(daemon);
+	}
+}
+
+static int take_signals(struct daemon *daemon)
+{
+	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	/* A peer that has gone is an error of write, not a death. */
+	if (sigaction(SIGPIPE, &ignore, NULL) < 0 || sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	daemon->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return daemon->signal_fd < 0 ? -errno : 0;
+}
+
+/* ---- start ---- */
+
+/* Whether anything here can hand out dma-bufs, which the kernel backend is for. */
+static bool dmabufs_may_exist(void)
+{
+	static const char *const patterns[] = {"/dev/dma_heap/*", "/dev/udmabuf", "/dev/dri/*",
+					       "/dev/video*"};
+
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+		glob_t found;
+		int r = glob(patterns[i], GLOB_NOSORT, NULL, &found);
+
+		if (r == 0)
+			globfree(&found);
+		if (r == 0)
+			return true;
+	}
+	return false;
+}
+
+static enum daemon_status select_operations(struct daemon *daemon)
+{
+	int r = cache_select(daemon->config.cpus, &daemon->cache);
+
+	if (r < 0) {
+		log_error("the line operations of this CPU cannot be tried: %s", strerror(-r));
+		return DAEMON_FAILED;
+	}
+	daemon->kernel_backend = dmabufs_may_exist();
+	if (daemon->cache.line)
+		return DAEMON_DRAINED;
+	if (daemon->kernel_backend) {
+		log_warning("no line operation works here (%s): every buffer takes the kernel "
+			    "backend, whole buffers at a time",
+			    daemon->cache.why);
+		return DAEMON_DRAINED;
+	}
+	if (daemon->config.allow_simulated) {
+		log_warning("no line operation works here (%s) and nothing provides dma-bufs: "
+			    "simulated buffers alone can be synced",
+			    daemon->cache.why);
+		return DAEMON_DRAINED;
+	}
+	log_error("there is nothing this daemon could do here: no line operation works (%s), and "
+		  "there is no /dev/dma_heap, /dev/udmabuf, /dev/dri or /dev/video* whose dma-bufs "
+		  "the kernel could sync; load the driver, or set allow_simulated = yes for tests",
+		  daemon->cache.why);
+	return DAEMON_MISCONFIGURED;
+}
+
+static enum daemon_status choose_cpus(struct daemon *daemon, int cpus[CONFIG_CPUS_MAX],
+				      uint32_t *ret_count)
+{
+	cpu_set_t allowed;
+	char text[CONFIG_TEXT_SIZE];
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0) {
+		log_error("the CPUs of this process cannot be told: %s", strerror(errno));
+		return DAEMON_FAILED;
+	}
+	if (placement_choose(&daemon->config, &allowed, cpus, ret_count, text, sizeof(text)) < 0) {
+		log_error("%s", text);
+		return DAEMON_MISCONFIGURED;
+	}
+	if (*text)
+		log_warning("%s", text);
+	daemon->one_cpu = CPU_COUNT(&allowed) == 1;
+	return DAEMON_DRAINED;
+}
+
+static void explain_uring(const char *who, int error)
+{
+	const char *hint = "";
+
+	if (error == -EPERM)
+		hint = ": io_uring is refused; see sysctl kernel.io_uring_disabled and the seccomp "
+		       "filter of the container or unit (@io_uring, @aio)";
+	else if (error == -ENOSYS)
+		hint = ": this kernel or its seccomp filter has no io_uring";
+	else if (error == -ENOMEM)
+		hint = ": raise LimitMEMLOCK, which kernels up to 5.11 charge for io_uring";
+	log_error("%s cannot be started: %s%s", who, strerror(-error), hint);
+}
+
+static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
+{
+	daemon->workers = calloc(count, sizeof(*daemon->workers));
+	if (!daemon->workers)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		int r = worker_start(
+			&(const struct worker_params){
+				.index = i,
+				.cpu = cpus[i],
+				.cache = &daemon->cache,
+				.spin_us = daemon->config.spin_us,
+				.slice_lines = daemon->config.slice_lines,
+				.max_batch_lines = daemon->config.max_batch_lines,
+				.events = &daemon->events,
+				.events_fd = daemon->events_fd,
+				.helpers = daemon->helpers,
+			},
+			&daemon->workers[i]);
+
+		if (r < 0)
+			return r;
+		daemon->worker_count++;
+	}
+	return 0;
+}
+
+/* Of one client at once: a quarter of the threads, so that one whose files hang is not noticed. */
+static uint32_t jobs_per_client(uint32_t threads)
+{
+	return threads < 8 ? 1 : threads / 4;
+}
+
+static int start_loop(struct daemon *daemon)
+{
+	int r = loop_create(&daemon->loop);
+
+	if (r < 0) {
+		explain_uring("the control loop", r);
+		return r;
+	}
+	r = loop_watch(daemon->loop, daemon->signal_fd, POLLIN, signal_ready, daemon,
+		       &daemon->signal_watch);
+	if (r == 0)
+		r = loop_watch(daemon->loop, daemon->events_fd, POLLIN, events_ready, daemon,
+			       &daemon->events_watch);
+	if (r == 0)
+		r = notify_create(daemon, &daemon->notify);
+	if (r < 0)
+		log_error("the control loop cannot be set up: %s", strerror(-r));
+	return r;
+}
+
+static int start_threads(struct daemon *daemon, const int *cpus, uint32_t count)
+{
+	uint32_t threads = daemon->config.helper_threads;
+	int r = helpers_create(threads, jobs_per_client(threads), &daemon->helpers);
+
+	if (r < 0) {
+		log_error("helper threads cannot be started: %s", strerror(-r));
+		return r;
+	}
+	r = start_workers(daemon, cpus, count);
+	if (r < 0)
+		explain_uring("a worker", r);
+	return r;
+}
+
+static enum daemon_status start(struct daemon *daemon)
+{
+	int cpus[CONFIG_CPUS_MAX];
+	uint32_t cpu_count;
+	enum daemon_status status = choose_cpus(daemon, cpus, &cpu_count);
+
+	if (status != DAEMON_DRAINED)
+		return status;
+	fit_config(daemon, &daemon->config);
+	if (getrandom(&daemon->instance, sizeof(daemon->instance), 0) < 0 ||
+	    take_signals(daemon) < 0) {
+		log_error("cannot start: %s", strerror(errno));
+		return DAEMON_FAILED;
+	}
+	daemon->events_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (daemon->events_fd < 0) {
+		log_error("no eventfd: %s", strerror(errno));
+		return DAEMON_FAILED;
+	}
+	/* Before other threads: it changes the umask, cache_select() the signal handlers. */
+	if (listener_open(daemon->config.socket, &daemon->listener) < 0)
+		return DAEMON_FAILED;
+	daemon->listen_fd = daemon->listener.fd;
+	status = select_operations(daemon);
+	if (status != DAEMON_DRAINED)
+		return status;
+	if (start_loop(daemon) < 0 || start_threads(daemon, cpus, cpu_count) < 0)
+		return DAEMON_FAILED;
+
+	int r = connections_start(daemon);
+
+	if (r < 0)
+		log_error("connections cannot be served: %s", strerror(-r));
+	return r < 0 ? DAEMON_FAILED : DAEMON_DRAINED;
+}
+
+enum daemon_status daemon_create(struct config *config, struct daemon **ret)
+{
+	struct daemon *daemon = calloc(1, sizeof(*daemon));
+
+	if (!daemon) {
+		log_error("out of memory");
+		return DAEMON_FAILED;
+	}
+	daemon->config = *config;
+	*config = (struct config){0};
+	daemon->listener.fd = daemon->listen_fd = daemon->signal_fd = daemon->events_fd = -1;
+	daemon->start_ns = clock_ns();
+
+	enum daemon_status status = start(daemon);
+
+	if (status != DAEMON_DRAINED) {
+		daemon_free(daemon);
+		return status;
+	}
+	*ret = daemon;
+	return DAEMON_DRAINED;
+}
+
+/* ---- run and end ---- */
+
+enum daemon_status daemon_run(struct daemon *daemon)
+{
+	const char *socket = daemon->listener.path ? daemon->listener.path : "systemd's socket";
+	int r;
+
+	log_info("dmasyncd " DMASYNC_VERSION " serves %s: %s, %zu-byte lines, %" PRIu32
+		 " workers from CPU %d, %s",
+		 socket, daemon->cache.line ? daemon->cache.ops.name : "no line operations",
+		 daemon->cache.line, daemon->worker_count, worker_cpu(daemon->workers[0]),
+		 loop_description(daemon->loop));
+	notify_ready(daemon->notify);
+	r = loop_run(daemon->loop);
+	if (r < 0) {
+		log_error("the control loop broke: %s", strerror(-r));
+		return DAEMON_FAILED;
+	}
+	return r == DAEMON_DRAINED ? DAEMON_DRAINED : DAEMON_FAILED;
+}
+
+void daemon_stopped(struct daemon *daemon)
+{
+	daemon->workers_stopped = true;
+	loop_exit(daemon->loop, DAEMON_DRAINED);
+}
+
+/* Where nobody asked them before: the start failed, or the loop broke. */
+static void stop_workers(struct daemon *daemon)
+{
+	struct worker_command *commands = calloc(daemon->worker_count, sizeof(*commands));
+	uint32_t answers = 0;
+
+	for (uint32_t i = 0; commands && i < daemon->worker_count; i++) {
+		commands[i].type = WORKER_STOP;
+		worker_post(daemon->workers[i], &commands[i]);
+	}
+	while (commands && answers < daemon->worker_count) {
+		struct pollfd answer = {.fd = daemon->events_fd, .events = POLLIN};
+		uint64_t count;
+
+		if (poll(&answer, 1, -1) < 0 && errno != EINTR)
+			break;
+		if (read(daemon->events_fd, &count, sizeof(count)) < 0)
+			continue;
+		for (struct mailbox_node *node = mailbox_take(&daemon->events); node;
+		     node = node->next) {
+			const struct worker_command *command = (struct worker_command *)node;
+
+			answers += command >= commands && command < commands + daemon->worker_count;
+		}
+	}
+	free(commands);
+}
+
+void daemon_free(struct daemon *daemon)
+{
+	if (!daemon)
+		return;
+	if (daemon->worker_count && !daemon->workers_stopped)
+		stop_workers(daemon);
+	for (uint32_t i = 0; i < daemon->worker_count; i++)
+		worker_join(daemon->workers[i]);
+	daemon->worker_count = 0;
+	free(daemon->workers);
+	helpers_free(daemon->helpers, HELPERS_END_MS);
+	daemon->helpers = NULL;
+	handle_jobs(daemon);
+	connections_free(daemon);
+	notify_free(daemon->notify);
+	loop_unwatch(daemon->events_watch);
+	loop_unwatch(daemon->signal_watch);
+	loop_free(daemon->loop);
+	listener_close(&daemon->listener);
+	if (daemon->signal_fd >= 0)
+		close(daemon->signal_fd);
+	if (daemon->events_fd >= 0)
+		close(daemon->events_fd);
+	config_clear(&daemon->config);
+	free(daemon);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Which CPU each worker is pinned to. Control thread, before workers are started. */
+#ifndef DMASYNC_PLACEMENT_H
+#define DMASYNC_PLACEMENT_H
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/config.h"
+
+/*
+ * From cpus= in its order; without it, the last CPUs of `allowed`, one for each of workers=. The
+ * last, because the first ones are where interrupts and most processes are found.
+ * -EINVAL, with a sentence in text, where cpus= names a CPU that is not allowed. 0 with a sentence
+ * in text where there are fewer CPUs than workers=: as many workers as CPUs.
+ */
+int placement_choose(const struct config *config, const cpu_set_t *allowed,
+		     int cpus[CONFIG_CPUS_MAX], uint32_t *ret_count, char *text, size_t text_size);
+
+#endif
