@@ -96,7 +96,7 @@ static void fit_config(const struct daemon *daemon, struct config *config)
 	limits_read(&machine);
 	limits_fit(config, &machine, text, sizeof(text));
 	if (*text)
-		log_notice("lowered %s", text);
+		log_info("lowered %s", text);
 	if (daemon->one_cpu)
 		config->spin_us = 0;
 }
