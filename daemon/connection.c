@@ -15,6 +15,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
+#include "daemon/notify.h"
 
 /* Of the lines that clients can cause, however many clients they make. */
 #define LOG_WINDOW_NS UINT64_C(10000000000)
@@ -154,6 +155,7 @@ static void client_free(struct client *client)
 	else
 		daemon->serving->last_client = client->previous;
 	daemon->client_count--;
+	notify_changed(daemon->notify);
 
 	while (client->queues) {
 		struct client_queue *queue = client->queues;

@@ -16,6 +16,7 @@
 #include "daemon/clock.h"
 #include "daemon/connection.h"
 #include "daemon/log.h"
+#include "daemon/notify.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* since Linux 6.5 */
@@ -131,6 +132,7 @@ static void link_client(struct client *client)
 		daemon->clients = client;
 	connections->last_client = client;
 	daemon->client_count++;
+	notify_changed(daemon->notify);
 	daemon->connections++;
 }
 

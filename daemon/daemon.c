@@ -439,15 +439,26 @@ void daemon_free(struct daemon *daemon)
 {
 	if (!daemon)
 		return;
-	if (daemon->worker_count && !daemon->workers_stopped)
+	if (daemon->stopping && !daemon->workers_stopped) {
+		/* Left in the middle of the drain: threads still use the rest, and the process
+		 * ends. */
+		listener_close(&daemon->listener);
+		return;
+	}
+
+	bool drained = daemon->workers_stopped;
+
+	if (daemon->worker_count && !drained)
 		stop_workers(daemon);
+	/* Workers after helpers, which post to them, and which they submit to no more. */
+	helpers_free(daemon->helpers, HELPERS_END_MS);
+	daemon->helpers = NULL;
 	for (uint32_t i = 0; i < daemon->worker_count; i++)
 		worker_join(daemon->workers[i]);
 	daemon->worker_count = 0;
 	free(daemon->workers);
-	helpers_free(daemon->helpers, HELPERS_END_MS);
-	daemon->helpers = NULL;
-	handle_jobs(daemon);
+	if (drained)
+		handle_jobs(daemon); /* closes that took until now; they submit nothing */
 	connections_free(daemon);
 	notify_free(daemon->notify);
 	loop_unwatch(daemon->events_watch);
