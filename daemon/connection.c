@@ -251,6 +251,9 @@ static void queue_broken(struct worker_command *event)
 {
 	struct client *client = event->queue->client;
 
+	/* A client that is leaving: WORKER_CLIENT_STOP has taken the queue from its worker already. */
+	if (!client_alive(client))
+		return;
 	client_log(client, LOG_WARNING, "queue %u ends: %s", event->queue->id, event->text);
 	for (struct client_queue *queue = client->queues; queue; queue = queue->next)
 		if (queue->queue == event->queue)
