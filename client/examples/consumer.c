@@ -60,7 +60,7 @@ static void check_frame(const uint8_t *frame, uint8_t *expected,
 	/* The same stages in private memory, where nothing can be stale. */
 	frame_capture(expected, message->number);
 	frame_measure(expected, &exposure);
-	frame_draw_overlay(expected, &exposure);
+	frame_draw_overlay(expected, message->number, &exposure);
 
 	bool frame_right = memcmp(frame, expected, FRAME_BYTES) == 0;
 	bool exposure_right = memcmp(&exposure, &message->exposure, sizeof exposure) == 0;

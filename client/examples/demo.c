@@ -156,7 +156,7 @@ static int run_all(struct pipeline *pipeline)
 
 	r = run_ctl(pipeline->socket, "stats", NULL, NULL);
 	if (r == 0)
-		r = run_ctl(pipeline->socket, "batches", "-n", "8");
+		r = run_ctl(pipeline->socket, "batches", "--last", "8");
 	if (r < 0)
 		return r;
 

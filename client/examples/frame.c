@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { RAMP_PERIOD = 256, BLACK = 16, WHITE = 235, NO_COLOUR = 128 };
+enum { RAMP_PERIOD = 256, BLACK = 16, WHITE = 235, NO_COLOUR = 128, SHADES = 13 };
 
 /* One period longer than a row, so that a row that starts anywhere in the period is one copy. */
 static void make_ramp(uint8_t ramp[FRAME_WIDTH + RAMP_PERIOD], uint32_t number)
@@ -84,11 +84,12 @@ void frame_measure(const uint8_t *frame, struct exposure *ret)
 	ret->region_blue = (uint32_t)(blue_sum / (roi->width * roi->height / 4));
 }
 
-void frame_draw_overlay(uint8_t *frame, const struct exposure *exposure)
+void frame_draw_overlay(uint8_t *frame, uint32_t number, const struct exposure *exposure)
 {
 	enum { BAR_ROWS = 4 };
 	const uint32_t column_width = overlay.width / HISTOGRAM_BINS;
 	const uint32_t columns_height = overlay.height - BAR_ROWS;
+	const uint8_t shade = (uint8_t)(number % SHADES);
 	uint32_t largest = 1;
 
 	for (uint32_t bin = 0; bin < HISTOGRAM_BINS; bin++)
@@ -103,10 +104,10 @@ void frame_draw_overlay(uint8_t *frame, const struct exposure *exposure)
 			uint32_t top = overlay.height - count * columns_height / largest;
 			bool lit = y < BAR_ROWS ? x < exposure->mean : y >= top;
 
-			pixel[x] = lit ? WHITE : BLACK;
+			pixel[x] = (uint8_t)((lit ? WHITE - SHADES : BLACK) + shade);
 		}
 	}
 	for (uint32_t y = 0; y < overlay.height / 2; y++)
-		memset(frame + chroma_offset(&overlay) + y * FRAME_STRIDE, NO_COLOUR,
+		memset(frame + chroma_offset(&overlay) + y * FRAME_STRIDE, NO_COLOUR + shade,
 		       overlay.width);
 }

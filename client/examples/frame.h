@@ -69,7 +69,12 @@ void frame_capture(uint8_t *frame, uint32_t number);
 /* The ISP: reads the statistics block and the region of interest, and nothing else. */
 void frame_measure(const uint8_t *frame, struct exposure *ret);
 
-/* The ISP: draws the histogram, and the mean as a bar above it. Writes the overlay alone. */
-void frame_draw_overlay(uint8_t *frame, const struct exposure *exposure);
+/*
+ * The ISP: draws the histogram, and the mean as a bar above it. Writes the overlay alone.
+ *
+ * Its greys move with the number, so that every line differs from what this buffer held before:
+ * simulated memory knows a write by its bytes, while hardware also takes one that changes nothing.
+ */
+void frame_draw_overlay(uint8_t *frame, uint32_t number, const struct exposure *exposure);
 
 #endif

@@ -97,7 +97,7 @@ static int process_frame(struct isp *isp, struct frame_message *message)
 		return r;
 
 	frame_measure(memory, &message->exposure);
-	frame_draw_overlay(memory, &message->exposure);
+	frame_draw_overlay(memory, message->number, &message->exposure);
 
 	if (isp->pipeline->left_out != LEFT_OUT_FOR_DEVICE)
 		r = sync_for_device(isp, message->number, buffer);

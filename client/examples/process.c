@@ -26,6 +26,7 @@ void process_init(void)
 	sigaddset(&awaited, SIGHUP);
 	sigaddset(&awaited, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &awaited, &original);
+	signal(SIGPIPE, SIG_IGN); /* `demo | head` must not keep us from cleaning up */
 	fflush(NULL);
 }
 
@@ -43,6 +44,7 @@ pid_t process_fork(void)
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		if (getppid() != parent)
 			_exit(EXIT_FAILURE);
+		signal(SIGPIPE, SIG_DFL);
 		sigprocmask(SIG_SETMASK, &original, NULL);
 	}
 	return child;
@@ -94,6 +96,9 @@ int process_wait_all(const pid_t *children, int count, bool terminate)
 				continue;
 			}
 			ended[i] = true;
+			if (WIFSIGNALED(status) && !told)
+				fprintf(stderr, "demo: process %d was killed: %s\n",
+					(int)children[i], strsignal(WTERMSIG(status)));
 			if (r == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
 				r = -ECHILD;
 		}
