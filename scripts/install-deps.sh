@@ -39,6 +39,7 @@ test_packages='
 	libclang-rt-dev
 	libcmocka-dev
 	mandoc
+	patch
 	python3
 	qemu-user
 	systemd
