@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* What follows from the machine: limits that fit its files, mappings and memory; workers' CPUs. */
+#include "daemon/machine_limits.h"
+#include "daemon/placement.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+static const struct limits_machine large = {
+	.files = 524288, .maps = 1048576, .memory = UINT64_C(64) << 30};
+
+static void fit(struct config *config, struct limits_machine machine, char *text)
+{
+	assert_int_equal(config_defaults(config), 0);
+	limits_fit(config, &machine, text, CONFIG_TEXT_SIZE);
+}
+
+static void test_large_machine(void **state)
+{
+	struct config config, defaults;
+	char text[CONFIG_TEXT_SIZE];
+
+	(void)state;
+	assert_int_equal(config_defaults(&defaults), 0);
+	fit(&config, large, text);
+	assert_string_equal(text, "");
+	assert_int_equal(config.max_connections, defaults.max_connections);
+	assert_int_equal(config.max_buffers, defaults.max_buffers);
+	assert_int_equal(config.max_queues, defaults.max_queues);
+	assert_true(config.max_total_buffer_bytes == defaults.max_total_buffer_bytes);
+	config_clear(&config);
+	config_clear(&defaults);
+}
+
+/* However little there is: what is allowed never costs more than there is, and never is nothing. */
+static void test_few_files(void **state)
+{
+	struct config config;
+	char text[CONFIG_TEXT_SIZE];
+
+	(void)state;
+	for (uint64_t files = 600; files < 100000; files += files / 7) {
+		struct limits_machine machine = large;
+
+		machine.files = files;
+		fit(&config, machine, text);
+		assert_true(config.max_connections >= 16);
+		assert_true(config.max_queues >= 1);
+		assert_true(config.max_buffers >= 1);
+		/* socket, pidfd; two pipes each queue; one file each buffer */
+		assert_true((uint64_t)config.max_connections *
+				    (2 + 2 * config.max_queues + config.max_buffers) <=
+			    files - 253);
+		config_clear(&config);
+	}
+	struct limits_machine machine = large;
+
+	machine.files = 4096;
+	fit(&config, machine, text);
+	assert_non_null(strstr(text, "max_connections from 128 to 16"));
+	assert_non_null(strstr(text, "4096 files"));
+	config_clear(&config);
+	/* Not even enough for one: the least there is. */
+	machine.files = 10;
+	fit(&config, machine, text);
+	assert_int_equal(config.max_queues, 1);
+	assert_int_equal(config.max_buffers, 1);
+	config_clear(&config);
+}
+
+static void test_few_maps(void **state)
+{
+	struct config config;
+	char text[CONFIG_TEXT_SIZE];
+	struct limits_machine machine = large;
+
+	(void)state;
+	machine.maps = 8192;
+	fit(&config, machine, text);
+	assert_true(config.max_connections * (2 * config.max_queues + config.max_buffers) <= 8192);
+	assert_non_null(strstr(text, "8192 mappings"));
+	config_clear(&config);
+}
+
+static void test_little_memory(void **state)
+{
+	struct config config;
+	char text[CONFIG_TEXT_SIZE];
+	struct limits_machine machine = large;
+
+	(void)state;
+	machine.memory = UINT64_C(1) << 30;
+	fit(&config, machine, text);
+	assert_true(config.max_total_buffer_bytes == UINT64_C(1) << 29);
+	assert_true(config.max_buffer_bytes == UINT64_C(1) << 29);
+	assert_non_null(strstr(text, "half of the memory"));
+	config_clear(&config);
+}
+
+static void test_read(void **state)
+{
+	struct limits_machine machine;
+	struct rlimit limit;
+
+	(void)state;
+	limits_read(&machine);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_true(limit.rlim_cur == limit.rlim_max); /* raised */
+	assert_true(machine.files == limit.rlim_cur);
+	assert_true(machine.maps >= 1024);
+	assert_true(machine.memory >= UINT64_C(1) << 24);
+}
+
+static void choose(const char *named, uint32_t workers, const char *allowed, int expected_r,
+		   const char *expected, const char *sentence)
+{
+	struct config config = {.cpus = (char *)(uintptr_t)named, .workers = workers};
+	uint32_t list[CONFIG_CPUS_MAX], count;
+	int cpus[CONFIG_CPUS_MAX];
+	char text[CONFIG_TEXT_SIZE], found[512] = "";
+	cpu_set_t set;
+
+	assert_int_equal(config_parse_cpus(allowed, list, &count), 0);
+	CPU_ZERO(&set);
+	for (uint32_t i = 0; i < count; i++)
+		CPU_SET(list[i], &set);
+	assert_int_equal(placement_choose(&config, &set, cpus, &count, text, sizeof(text)),
+			 expected_r);
+	assert_string_equal(text, sentence);
+	if (expected_r < 0)
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s%d", i ? "," : "",
+			 cpus[i]);
+	assert_string_equal(found, expected);
+}
+
+static void test_placement(void **state)
+{
+	(void)state;
+	choose(NULL, 1, "0-7", 0, "7", "");
+	choose(NULL, 3, "0-3,8-9", 0, "3,8,9", "");
+	choose(NULL, 1, "5", 0, "5", "");
+	choose(NULL, 4, "2,3", 0, "2,3",
+	       "workers = 4, but only 2 CPUs are allowed for this process: one worker for each of "
+	       "these");
+	/* In the order of the list, whatever workers= says. */
+	choose("6,2", 5, "0-7", 0, "6,2", "");
+	choose("2,9", 1, "0-7", -EINVAL, NULL,
+	       "cpus = 2,9: CPU 9 is offline or not allowed for this process; see "
+	       "Cpus_allowed_list in /proc/self/status");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_large_machine), cmocka_unit_test(test_few_files),
+		cmocka_unit_test(test_few_maps),      cmocka_unit_test(test_little_memory),
+		cmocka_unit_test(test_read),	      cmocka_unit_test(test_placement),
+	};
+
+	return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
+}
