@@ -21,7 +21,7 @@
 #define LOG_WINDOW_NS UINT64_C(10000000000)
 #define LOG_LINES_PER_WINDOW 20u
 
-static bool log_allowed(struct connections *connections)
+bool connection_log_allowed(struct connections *connections)
 {
 	uint64_t now = clock_ns();
 
@@ -47,7 +47,7 @@ void client_log(struct client *client, int level, const char *format, ...)
 	const char *fields[] = {id, pid, uid, NULL};
 	va_list arguments;
 
-	if (client->logged || !log_allowed(client->daemon->serving))
+	if (client->logged || !connection_log_allowed(client->daemon->serving))
 		return;
 	client->logged = true;
 	snprintf(id, sizeof id, "DMASYNC_CLIENT=%llu", (unsigned long long)client->id);
@@ -73,7 +73,13 @@ void client_submit(struct client *client, uint64_t account, struct helper_job *j
 	job->done = &daemon->jobs;
 	job->done_fd = daemon->events_fd;
 	job->finished = finished;
-	helpers_submit(daemon->helpers, job);
+	if (daemon->helpers) {
+		helpers_submit(daemon->helpers, job);
+		return;
+	}
+	/* The daemon is being taken apart, and what may block may do so. */
+	run(job);
+	finished(job);
 }
 
 struct close_job {
@@ -233,9 +239,12 @@ void client_drop(struct client *client)
 	client->watch = client->pid_watch = NULL;
 	client->handshake = NULL;
 
-	/* Unread packets may hold fds whose close blocks: the helper's matter. */
+	/* Unread packets may hold fds whose close blocks: a helper's matter. */
 	shutdown(client->fd, SHUT_RDWR);
-	helpers_close(daemon->helpers, client->id, client->fd);
+	if (daemon->helpers)
+		helpers_close(daemon->helpers, client->id, client->fd);
+	else
+		close(client->fd);
 	client->fd = -1;
 	if (client->pid_fd >= 0)
 		close(client->pid_fd);

@@ -102,7 +102,8 @@ struct connections {
 	uint32_t syncs[64]; /* SYNC batches in work, by worker index */
 	bool mlock_logged;
 
-	gid_t observer_gid; /* of observer_group= */
+	char *observer_name; /* observer_group= when it was last looked up */
+	gid_t observer_gid;
 	bool observer_known;
 
 	uint64_t log_window_ns; /* of the lines that clients can cause */
@@ -147,6 +148,7 @@ bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *p
 /* A line about what a client did: once for each client, and so many in all in ten seconds. */
 __attribute__((format(printf, 3, 4))) void client_log(struct client *client, int level,
 						      const char *format, ...);
+bool connection_log_allowed(struct connections *connections);
 /* close() on a helper, counted: a client whose fds hang is read from no more. */
 void client_close_fds(struct client *client, int *fds, uint32_t count);
 /* Sends a job to the helpers, to come back to finished(); counted in client->jobs by the caller. */

@@ -28,6 +28,34 @@
 
 /* ---- the peer ---- */
 
+/*
+ * Looked up once for each new value, since that may ask the network: config.c has seen the group
+ * there when it read the file.
+ */
+static void find_observer_group(struct daemon *daemon)
+{
+	struct connections *connections = daemon->serving;
+	const char *name = daemon->config.observer_group ? daemon->config.observer_group : "";
+
+	if (connections->observer_name && strcmp(connections->observer_name, name) == 0)
+		return;
+	free(connections->observer_name);
+	connections->observer_name = strdup(name); /* NULL: looked up again next time */
+	connections->observer_known = false;
+	if (!name[0])
+		return;
+	struct group *group = getgrnam(name);
+
+	if (!group) {
+		log_warning("observer_group=%s: there is no such group, so only root sees others' "
+			    "batch records",
+			    name);
+		return;
+	}
+	connections->observer_gid = group->gr_gid;
+	connections->observer_known = true;
+}
+
 bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *peer)
 {
 	struct connections *connections = daemon->serving;
@@ -36,6 +64,7 @@ bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *p
 
 	if (peer->uid == 0)
 		return true;
+	find_observer_group(daemon);
 	if (!connections->observer_known)
 		return false;
 	if (peer->gid == connections->observer_gid)
@@ -55,27 +84,6 @@ bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *p
 	if (groups != few)
 		free(groups);
 	return found;
-}
-
-/* Once, at the start: looking up a group may ask the network. */
-static int find_observer_group(struct daemon *daemon)
-{
-	const char *name = daemon->config.observer_group;
-
-	if (!name || !name[0])
-		return 0;
-	struct group *group = getgrnam(name);
-
-	if (!group) {
-		log_error("observer_group=%s: there is no such group; create it, or leave the key "
-			  "out so "
-			  "that only root sees others' batch records",
-			  name);
-		return -EINVAL;
-	}
-	daemon->serving->observer_gid = group->gr_gid;
-	daemon->serving->observer_known = true;
-	return 0;
 }
 
 /*
@@ -245,9 +253,11 @@ static void no_fds(struct daemon *daemon, int error)
 		if (fd >= 0)
 			refuse_and_close(daemon, fd, -EMFILE,
 					 "the daemon has no file descriptor left; try again later");
-		log_warning("no connection can be accepted (%s): raise LimitNOFILE or lower "
-			    "max_connections",
-			    strerror(error));
+		if (connection_log_allowed(connections))
+			log_warning(
+				"no connection can be accepted (%s): raise LimitNOFILE or lower "
+				"max_connections",
+				strerror(error));
 	}
 	loop_rewatch(connections->listen_watch, 0);
 	if (loop_timer_set(connections->accept_timer, ACCEPT_PAUSE_NS) < 0)
@@ -285,7 +295,8 @@ int connections_start(struct daemon *daemon)
 		return -ENOMEM;
 	daemon->serving = connections;
 	connections->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	r = connections->reserve_fd < 0 ? -errno : find_observer_group(daemon);
+	r = connections->reserve_fd < 0 ? -errno : 0;
+	find_observer_group(daemon);
 	if (r == 0) {
 		connections->worker_stops =
 			calloc(daemon->worker_count, sizeof *connections->worker_stops);
@@ -368,6 +379,7 @@ void connections_free(struct daemon *daemon)
 	stop_listening(connections);
 	if (connections->reserve_fd >= 0)
 		close(connections->reserve_fd);
+	free(connections->observer_name);
 	free(connections->worker_stops);
 	free(connections);
 	daemon->serving = NULL;

@@ -49,7 +49,7 @@ static bool header_is_broken(struct client *client, const struct dmasync_message
 			     sizeof *header, size);
 		return true;
 	}
-	if (header->size != size && !(flags & MSG_TRUNC && header->size > size)) {
+	if (flags & MSG_TRUNC ? header->size <= size : header->size != size) {
 		client_error(client, header->opcode, header->cookie, -EPROTO,
 			     "the header says %u bytes and the packet has %s%u; the connection is "
 			     "closed",
