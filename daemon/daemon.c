@@ -341,17 +341,17 @@ static enum daemon_status start(struct daemon *daemon)
 		return DAEMON_FAILED;
 	}
 	/* Before other threads: it changes the umask, cache_select() the signal handlers. */
-	if (listener_open(daemon->config.socket, &daemon->listener) < 0)
-		return DAEMON_FAILED;
+	int r = listener_open(daemon->config.socket, &daemon->listener);
+
+	if (r < 0)
+		return r == -EINVAL ? DAEMON_MISCONFIGURED : DAEMON_FAILED;
 	daemon->listen_fd = daemon->listener.fd;
 	status = select_operations(daemon);
 	if (status != DAEMON_DRAINED)
 		return status;
 	if (start_loop(daemon) < 0 || start_threads(daemon, cpus, cpu_count) < 0)
 		return DAEMON_FAILED;
-
-	int r = connections_start(daemon);
-
+	r = connections_start(daemon);
 	if (r < 0)
 		log_error("connections cannot be served: %s", strerror(-r));
 	return r < 0 ? DAEMON_FAILED : DAEMON_DRAINED;

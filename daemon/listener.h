@@ -17,7 +17,8 @@ struct listener {
 
 /*
  * `path` is used where systemd passed none; NULL: DMASYNC_SOCKET_PATH. What went wrong is logged as
- * a sentence. -EADDRINUSE: another daemon answers there.
+ * a sentence. -EADDRINUSE: another daemon answers there. -EINVAL: what systemd passed, or the path,
+ * is no use.
  */
 int listener_open(const char *path, struct listener *ret);
 

@@ -77,7 +77,8 @@ static struct iovec iovec_of(const char *text)
 	return (struct iovec){.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
 }
 
-static void write_journal(int level, const char *message, const char *const *fields)
+/* False where nobody received it. */
+static bool write_journal(int level, const char *message, const char *const *fields)
 {
 	char text[sizeof("MESSAGE=") + MESSAGE_MAX];
 	char priority[sizeof("PRIORITY=7")];
@@ -91,7 +92,7 @@ static void write_journal(int level, const char *message, const char *const *fie
 	iov[n++] = iovec_of("SYSLOG_IDENTIFIER=dmasyncd");
 	for (size_t i = 0; fields && fields[i] && i < FIELDS_MAX; i++)
 		iov[n++] = iovec_of(fields[i]);
-	sd_journal_sendv(iov, n);
+	return sd_journal_sendv(iov, n) >= 0;
 }
 
 /* One write, so that lines of several threads do not mix. */
@@ -121,9 +122,8 @@ log_write(int level, const char *const *fields, const char *format, va_list argu
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	}
-	if (atomic_load_explicit(&to_journal, memory_order_relaxed))
-		write_journal(level, message, fields);
-	else
+	if (!atomic_load_explicit(&to_journal, memory_order_relaxed) ||
+	    !write_journal(level, message, fields))
 		write_line(level, message);
 	errno = saved_errno;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -134,6 +140,66 @@ static void test_stream_of_another(void **state)
 	assert_string_equal(written(), "dmasyncd: info: here\n");
 }
 
+/* What journald would receive. In a mount namespace, where its socket is the test's. */
+static int log_to_journal(void)
+{
+	static const char *const fields[] = {"DMASYNC_PID=12", "DMASYNC_NAME=isp", NULL};
+	struct sockaddr_un address = {.sun_family = AF_UNIX,
+				      .sun_path = "/run/systemd/journal/socket"};
+	int fds[2], journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	char stream[64], text[4096], line[64] = "";
+	struct stat st;
+
+	if (unshare(CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0)) < 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", "/run", "tmpfs", 0, NULL) < 0)
+		return 77;
+	if (mkdir("/run/systemd", 0755) < 0 || mkdir("/run/systemd/journal", 0755) < 0 ||
+	    bind(journal, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    pipe2(fds, O_NONBLOCK) < 0 || fstat(fds[1], &st) < 0)
+		return 1;
+	dup2(fds[1], STDERR_FILENO);
+	snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_open(LOG_INFO);
+	log_fields(LOG_WARNING, fields, "client %d", 1);
+
+	ssize_t n = recv(journal, text, sizeof(text) - 1, 0);
+
+	if (n < 0)
+		return 2;
+	text[n] = '\0';
+	if (strcmp(text, "MESSAGE=client 1\nPRIORITY=4\nSYSLOG_IDENTIFIER=dmasyncd\n"
+			 "DMASYNC_PID=12\nDMASYNC_NAME=isp\n"))
+		return 3;
+	if (read(fds[0], line, sizeof(line)) >= 0)
+		return 4; /* not twice */
+	/* Nobody receives any more: the line is not lost. */
+	close(journal);
+	unlink(address.sun_path);
+	log_info("still here");
+	if (read(fds[0], line, sizeof(line) - 1) < 0 ||
+	    strcmp(line, "dmasyncd: info: still here\n"))
+		return 5;
+	return 0;
+}
+
+static void test_journal(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(log_to_journal());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip(); /* no namespaces here */
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void *log_much(void *argument)
 {
 	for (int i = 0; i < 100; i++)
@@ -175,6 +241,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_errno_is_kept, redirect, restore),
 		cmocka_unit_test_setup_teardown(test_stream_of_another, redirect, restore),
 		cmocka_unit_test_setup_teardown(test_threads, redirect, restore),
+		cmocka_unit_test(test_journal),
 	};
 
 	return cmocka_run_group_tests_name("log", tests, NULL, NULL);
