@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +19,12 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "proto/message.h"
+
+#define PATIENCE_NS UINT64_C(1000000000) /* with a daemon that may just have died */
+#define PAUSE_MS 10			 /* between two attempts */
 
 static int take_passed(int count, struct listener *ret)
 {
@@ -43,18 +49,42 @@ static int take_passed(int count, struct listener *ret)
 	return 0;
 }
 
+/* True where a connection was accepted and then not dropped until `end_ns`. */
+static bool stays_connected(int fd, uint64_t end_ns)
+{
+	struct pollfd other = {.fd = fd, .events = 0};
+	uint64_t now = clock_ns();
+
+	return poll(&other, 1, now < end_ns ? (int)((end_ns - now) / 1000000) : 0) == 0;
+}
+
+/*
+ * The kernel takes apart the ring of a process that was killed after the process has gone, and
+ * until then the ring holds the listening socket: it still accepts. So a connection that is dropped
+ * again proves nothing, and is tried anew.
+ */
 static bool somebody_answers(const struct sockaddr_un *address)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	uint64_t end_ns = clock_ns() + PATIENCE_NS;
 	bool answers;
 
-	if (fd < 0)
-		return false;
-	/* A full queue of waiting connections is EAGAIN: somebody listens. */
-	answers = connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
-		  errno == EAGAIN;
-	close(fd);
-	return answers;
+	do {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+		if (fd < 0)
+			return false;
+		if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0) {
+			/* A full queue of waiting connections is EAGAIN: somebody listens. */
+			answers = errno == EAGAIN;
+			close(fd);
+			return answers;
+		}
+		answers = stays_connected(fd, end_ns);
+		close(fd);
+		if (!answers)
+			poll(NULL, 0, PAUSE_MS);
+	} while (!answers && clock_ns() < end_ns);
+	return true;
 }
 
 /* Removes what a daemon that died has left behind, and nothing else. */
