@@ -104,6 +104,12 @@ static int run_with_omission(struct pipeline *pipeline, enum left_out left_out, 
 		return r;
 	show_omission(pipeline, &results);
 	if (pipeline->simulated) {
+		printf("  %s\n",
+		       left_out == LEFT_OUT_FOR_DEVICE
+			       ? "The overlay stayed in the ISP's cache: the consumer saw "
+				 "the sensor's pixels."
+			       : "The ISP measured what its cache held before, and drew that.");
+
 		bool detected = is_detected(pipeline, &results);
 
 		printf("  %s\n", detected ? "Found, in every frame."
@@ -133,6 +139,20 @@ static const char *memory_name(enum dmasync_memory memory)
 		return "simulated non-coherent memory";
 	}
 	return "unknown memory";
+}
+
+/* Before three processes complain of the same thing. */
+static int check_daemon(const struct pipeline *pipeline)
+{
+	struct dmasync *ds;
+	int r = pipeline_connect(pipeline, "demo", &ds);
+
+	if (r == -EOPNOTSUPP && pipeline->simulated)
+		fprintf(stderr, "demo: simulated memory needs a daemon with allow_simulated=yes in "
+				"[daemon]; --backend direct does not\n");
+	if (r == 0)
+		dmasync_disconnect(ds);
+	return r;
 }
 
 static int run_all(struct pipeline *pipeline)
@@ -237,7 +257,9 @@ int main(int argc, char **argv)
 			return EXIT_FAILURE;
 		pipeline.socket = daemon.socket;
 	}
-	r = run_all(&pipeline);
+	r = check_daemon(&pipeline);
+	if (r == 0)
+		r = run_all(&pipeline);
 	if (private_daemon_stop(&daemon) < 0 && r == 0) {
 		fprintf(stderr, "demo: the daemon did not end well\n");
 		r = -ECHILD;

@@ -66,6 +66,47 @@ static void on_real_instructions_nothing_is_wrong(void)
 	harness_output_clear(&output);
 }
 
+/* On a daemon that runs already, which must allow simulated memory. */
+static void on_a_running_daemon(void)
+{
+	char *demo = harness_built("client/examples/dmasync-demo");
+	char *minimal = harness_built("client/examples/dmasync-minimal");
+	struct harness_daemon server;
+	struct harness_output output;
+	struct holdings before;
+
+	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
+	before = holdings_of(&server);
+
+	const char *argv[] = {demo, "--frames", "8", "--socket", server.socket, NULL};
+
+	harness_run(&output, 60000, argv);
+	check_int(output.status, 0);
+	harness_output_clear(&output);
+
+	const char *minimal_argv[] = {minimal, NULL};
+
+	setenv("DMASYNC_SOCKET", server.socket, 1);
+	harness_run(&output, 10000, minimal_argv);
+	unsetenv("DMASYNC_SOCKET");
+	check_text(output.err, "");
+	check_int(output.status, 0);
+	contains(&output, "2 entries, 80 lines");
+	harness_output_clear(&output);
+	holdings_await(&server, &before);
+	harness_daemon_stop(&server);
+
+	harness_daemon_start(&server, "", NULL);
+	argv[4] = server.socket;
+	harness_run(&output, 60000, argv);
+	check_int(output.status, 1);
+	check(strstr(output.err, "allow_simulated=yes") != NULL);
+	harness_output_clear(&output);
+	harness_daemon_stop(&server);
+	free(minimal);
+	free(demo);
+}
+
 static void wrong_options_are_refused(void)
 {
 	static const char *const wrong[][2] = {
@@ -84,33 +125,37 @@ static void wrong_options_are_refused(void)
 	free(demo);
 }
 
-/* Ctrl-C, as late as the pipeline runs: no process, socket or directory stays. */
-static void an_interrupted_demo_cleans_up(void)
+struct running_demo {
+	pid_t pid;
+	int out;
+};
+
+/* A demo that would run for hours, as soon as its pipeline does. */
+static struct running_demo start_demo(void)
 {
-	char *demo = harness_built("client/examples/dmasync-demo");
-	int out[2], status;
+	char *path = harness_built("client/examples/dmasync-demo");
+	struct running_demo demo;
 	char text[4096];
+	size_t length = 0;
+	int out[2];
 
 	setenv("XDG_RUNTIME_DIR", harness_directory(), 1);
 	check_int(pipe(out), 0);
-
-	pid_t pid = fork();
-
-	check(pid >= 0);
-	if (pid == 0) {
+	demo.pid = fork();
+	check(demo.pid >= 0);
+	if (demo.pid == 0) {
 		dup2(out[1], 1);
 		dup2(out[1], 2);
 		close(out[0]);
 		close(out[1]);
-		execl(demo, demo, "--frames", "1000000", (char *)NULL);
+		execl(path, path, "--frames", "1000000", (char *)NULL);
 		_exit(127);
 	}
+	free(path);
 	close(out[1]);
-
-	size_t length = 0;
-
+	demo.out = out[0];
 	while (length < sizeof text - 1) {
-		ssize_t n = read(out[0], text + length, sizeof text - 1 - length);
+		ssize_t n = read(demo.out, text + length, sizeof text - 1 - length);
 
 		check(n > 0);
 		length += (size_t)n;
@@ -119,19 +164,74 @@ static void an_interrupted_demo_cleans_up(void)
 			break;
 	}
 	check_int(count_left_directories(), 1);
-	kill(pid, SIGINT);
-	check_int(waitpid(pid, &status, 0), pid);
+	return demo;
+}
+
+/* No process, socket or directory stays. The harness looks for processes. */
+static void end_demo(struct running_demo *demo)
+{
+	int status;
+
+	check_int(waitpid(demo->pid, &status, 0), demo->pid);
 	check(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 	check_int(count_left_directories(), 0);
-	close(out[0]);
-	free(demo);
+	close(demo->out);
+}
+
+static void an_interrupted_demo_cleans_up(void)
+{
+	struct running_demo demo = start_demo();
+
+	kill(demo.pid, SIGINT);
+	end_demo(&demo);
+}
+
+/* The last of its children with that name; 0 where there is none. */
+static pid_t child_of(pid_t parent, const char *name)
+{
+	char path[64], text[32];
+	pid_t child = 0, found = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+
+	FILE *children = fopen(path, "re");
+
+	check(children);
+	while (fscanf(children, "%d", &child) == 1) {
+		snprintf(path, sizeof path, "/proc/%d/comm", (int)child);
+
+		FILE *comm = fopen(path, "re");
+
+		check(comm && fgets(text, sizeof text, comm));
+		fclose(comm);
+		if (strncmp(text, name, strlen(name)) == 0)
+			found = child;
+	}
+	fclose(children);
+	return found;
+}
+
+static void a_failed_process_ends_the_demo(void)
+{
+	static const char *const names[] = {"dmasyncd", "dmasync-demo"};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct running_demo demo = start_demo();
+		pid_t child = child_of(demo.pid, names[i]);
+
+		check(child > 0);
+		kill(child, SIGKILL);
+		end_demo(&demo);
+	}
 }
 
 static const struct harness_case cases[] = {
 	HARNESS_CASE(on_simulated_memory_each_omission_is_found, .timeout_s = 60),
 	HARNESS_CASE(on_real_instructions_nothing_is_wrong, .timeout_s = 60),
+	HARNESS_CASE(on_a_running_daemon),
 	HARNESS_CASE(wrong_options_are_refused),
 	HARNESS_CASE(an_interrupted_demo_cleans_up),
+	HARNESS_CASE(a_failed_process_ends_the_demo),
 };
 
 HARNESS_MAIN(cases)

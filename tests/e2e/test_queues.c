@@ -60,6 +60,28 @@ static void completions_come_in_order(void)
 	harness_daemon_stop(&server);
 }
 
+/* Neither side ever spins: every batch is a wake-up of the worker and one of the client. */
+static void batches_between_sleepers(void)
+{
+	static const char *const options[] = {"--spin-us", "0", NULL};
+	struct dmasync_queue_params params;
+	struct client client;
+	struct memory memory;
+
+	harness_daemon_start(&server, SIMULATED_CONFIG, options);
+	check_int(dmasync_connect(server.socket, 0, &client.ds), 0);
+	dmasync_queue_params_init(&params);
+	params.depth = 2;
+	params.units = 2;
+	params.spin_us = 0;
+	check_int(dmasync_queue_create(client.ds, &params, &client.queue), 0);
+	memory_alloc(&memory, client.ds, PAGE);
+	run_in_order(&client, memory.buffer, 2000);
+	memory_free(&memory);
+	client_close(&client);
+	harness_daemon_stop(&server);
+}
+
 /* Positions start 256 below 2^32; five units a batch in a ring of eight also wrap inside. */
 static void batches_span_the_wrap(void)
 {
@@ -209,13 +231,13 @@ static void run_client(int number)
 	client_close(&client);
 }
 
-static void many_clients_at_once(void)
+static void run_clients(const char *const *options)
 {
 	enum { CLIENTS = 16 };
 	pid_t clients[CLIENTS];
 	struct holdings before;
 
-	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
+	harness_daemon_start(&server, SIMULATED_CONFIG, options);
 	before = holdings_of(&server);
 	for (int i = 0; i < CLIENTS; i++) {
 		clients[i] = fork();
@@ -233,6 +255,19 @@ static void many_clients_at_once(void)
 	}
 	holdings_await(&server, &before);
 	harness_daemon_stop(&server);
+}
+
+static void many_clients_at_once(void)
+{
+	run_clients(NULL);
+}
+
+/* More workers than some machines have CPUs for. */
+static void many_clients_of_several_workers(void)
+{
+	static const char *const options[] = {"--workers", "3", NULL};
+
+	run_clients(options);
 }
 
 static void several_queues_of_one_client(void)
@@ -410,10 +445,12 @@ static void queues_go_with_work_in_flight(void)
 
 static const struct harness_case cases[] = {
 	HARNESS_CASE(completions_come_in_order),
+	HARNESS_CASE(batches_between_sleepers),
 	HARNESS_CASE(batches_span_the_wrap),
 	HARNESS_CASE(a_full_ring_says_so),
 	HARNESS_CASE(sync_keeps_other_completions),
 	HARNESS_CASE(many_clients_at_once, .timeout_s = 60),
+	HARNESS_CASE(many_clients_of_several_workers, .timeout_s = 60),
 	HARNESS_CASE(several_queues_of_one_client),
 	HARNESS_CASE(a_small_batch_passes_a_large_one),
 	HARNESS_CASE(destroying_a_buffer_waits_for_its_batches),
