@@ -173,7 +173,6 @@ static void answer_buffer_add(struct fake *fake, int mode, const struct dmasync_
 	if (reply.backend == DMASYNC_BACKEND_SIMULATED)
 		reply.size /= 3;
 	pthread_mutex_lock(&fake->lock);
-	fake->last_add = *request;
 	reply.handle = ++fake->last_handle;
 	pthread_mutex_unlock(&fake->lock);
 	if (mode == FAKE_BAD_BODY)
@@ -254,6 +253,20 @@ static void answer(struct fake *fake, void *data, int fd)
 	struct dmasync_done_reply done = {.header = *request};
 	int mode = mode_of(fake, request->opcode);
 
+	/* Noted before the answer goes out: who has the answer finds the note. */
+	pthread_mutex_lock(&fake->lock);
+	if (request->opcode == DMASYNC_OP_HELLO)
+		memcpy(&fake->last_hello, data, sizeof fake->last_hello);
+	if (request->opcode == DMASYNC_OP_BUFFER_ADD)
+		memcpy(&fake->last_add, data, sizeof fake->last_add);
+	if (request->opcode == DMASYNC_OP_BUFFER_REMOVE)
+		memcpy(&fake->last_remove, data, sizeof fake->last_remove);
+	if (request->opcode == DMASYNC_OP_QUEUE_REMOVE)
+		memcpy(&fake->last_queue_remove, data, sizeof fake->last_queue_remove);
+	pthread_mutex_unlock(&fake->lock);
+	if (request->opcode < FAKE_OPCODES)
+		atomic_fetch_add(&fake->requests[request->opcode], 1);
+
 	if (mode == FAKE_REFUSE) {
 		send_error(fake, request, -ENOSPC, "too many of these: at most 16 (max_buffers)");
 	} else if (mode == FAKE_REFUSE_SUPPORT) {
@@ -265,24 +278,14 @@ static void answer(struct fake *fake, void *data, int fd)
 	} else if (mode == FAKE_SILENT) {
 		/* nothing is the answer */
 	} else if (request->opcode == DMASYNC_OP_HELLO) {
-		memcpy(&fake->last_hello, data, sizeof fake->last_hello);
 		answer_hello(fake, mode, request);
 	} else if (request->opcode == DMASYNC_OP_BUFFER_ADD) {
 		answer_buffer_add(fake, mode, data, fd);
 	} else if (request->opcode == DMASYNC_OP_QUEUE_CREATE) {
 		answer_queue_create(fake, mode, data);
 	} else {
-		pthread_mutex_lock(&fake->lock);
-		if (request->opcode == DMASYNC_OP_BUFFER_REMOVE)
-			memcpy(&fake->last_remove, data, sizeof fake->last_remove);
-		if (request->opcode == DMASYNC_OP_QUEUE_REMOVE)
-			memcpy(&fake->last_queue_remove, data, sizeof fake->last_queue_remove);
-		pthread_mutex_unlock(&fake->lock);
 		send_reply(fake, mode, &done, sizeof done, NULL, 0);
 	}
-	/* Last: a test that waits for the count finds the rest done. */
-	if (request->opcode < FAKE_OPCODES)
-		atomic_fetch_add(&fake->requests[request->opcode], 1);
 }
 
 /* One request of the connection. False at its end. */
