@@ -45,6 +45,7 @@ static const struct ctl_command commands[] = {
 	{"batches", "the last batches, or all as they complete (--follow)", cmd_batches},
 	{"probe", "what this machine can do, and how an fd would be synced", cmd_probe},
 	{"sync", "one batch on an fd, a file or a scratch buffer", cmd_sync},
+	{"bench", "measure: \"bench sg\", \"bench latency\"", cmd_bench},
 };
 
 static void print_commands(const char *program, const struct ctl_command *table, size_t count,
