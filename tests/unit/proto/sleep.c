@@ -24,7 +24,7 @@
 #define BATCHES 100000u
 #define WATCHDOG_MS 3
 #else
-#define BATCHES 700000u
+#define BATCHES 600000u
 #define WATCHDOG_MS 20000
 #endif
 #include "proto/ring_access.h"
@@ -86,6 +86,16 @@ static void drain(struct side *side)
 		die("read");
 }
 
+static bool wait_for_byte(struct side *side)
+{
+	struct pollfd pollfd = {.fd = side->wait_fd, .events = POLLIN};
+	int r = poll(&pollfd, 1, WATCHDOG_MS);
+
+	if (r < 0)
+		die("poll");
+	return r > 0;
+}
+
 /* Until `ready` says true: drain, announce, look once more, sleep. */
 static void sleep_until(struct side *side, bool (*ready)(struct side *, uint32_t),
 			uint32_t position)
@@ -95,16 +105,19 @@ static void sleep_until(struct side *side, bool (*ready)(struct side *, uint32_t
 		drain(side);
 		dmasync_ring_announce_sleep(side->own_flag);
 		if (!ready(side, position)) {
-			struct pollfd pollfd = {.fd = side->wait_fd, .events = POLLIN};
-			int r = poll(&pollfd, 1, WATCHDOG_MS);
+			bool woken = false, lost = false;
 
 			side->tally->sleeps++;
-			if (r < 0)
-				die("poll");
-			if (r > 0)
-				side->tally->woken++;
-			else if (ready(side, position))
-				side->tally->lost++;
+			while (!woken && !lost) {
+				woken = wait_for_byte(side);
+				/* For work that has come the byte may be on its way: once more. */
+				if (!woken && ready(side, position)) {
+					woken = wait_for_byte(side);
+					lost = !woken;
+				}
+			}
+			side->tally->woken += woken;
+			side->tally->lost += lost;
 		}
 		dmasync_ring_announce_awake(side->own_flag);
 	}
@@ -283,6 +296,8 @@ int main(void)
 	printf("%u of %u batches right, %llu sleeps, %llu lost\n", right, BATCHES,
 	       (unsigned long long)sleeps, (unsigned long long)lost);
 #ifdef DMASYNC_TEST_NO_FENCE
+	if (lost == 0)
+		printf("skipped: without fences no wake-up was lost this time\n");
 	return lost > 0 ? 0 : 77;
 #else
 	/* Every sleep was ended by a signal, every signal arrived, every batch came back once. */
