@@ -16,9 +16,13 @@ struct named {
 };
 
 static const struct named all[] = {
-	{"completions", &scenario_completions},	  {"transfer", &scenario_transfer},
-	{"doorbell", &scenario_doorbell},	  {"two clients", &scenario_two_clients},
-	{"notification", &scenario_notification}, {"both", &scenario_both},
+	{"completions", &scenario_completions},
+	{"transfer", &scenario_transfer},
+	{"lazy index", &scenario_lazy_index},
+	{"doorbell", &scenario_doorbell},
+	{"two clients", &scenario_two_clients},
+	{"notification", &scenario_notification},
+	{"both", &scenario_both},
 	{"one signal", &scenario_one_signal},
 };
 

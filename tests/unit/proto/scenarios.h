@@ -9,6 +9,8 @@
 
 /* Client and worker over a ring of 2 batches and 4 units, all used again. */
 extern const struct sim_scenario scenario_transfer;
+/* The same, with the read index stored as seldom as may be. */
+extern const struct sim_scenario scenario_lazy_index;
 /* The completion ring alone: as many completions as the read index has room for. */
 extern const struct sim_scenario scenario_completions;
 /* A worker that sleeps, woken by a doorbell. */
