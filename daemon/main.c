@@ -28,9 +28,9 @@ int main(int argc, char *argv[])
 	status = daemon_create(&config, &daemon);
 	if (status != DAEMON_DRAINED) {
 		config_clear(&config);
-		return status;
+		return (int)status;
 	}
 	status = daemon_run(daemon);
 	daemon_free(daemon);
-	return status;
+	return (int)status;
 }
