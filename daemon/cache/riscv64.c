@@ -25,8 +25,8 @@ struct hwprobe_pair {
 };
 
 /*
- * The base ISA orders a fence against cache-block management as against stores: a cbo is in the
- * fence's sets as a write to its block, and I/O is named because devices look on.
+ * For a fence a clean or flush is a write, or an output (CMO specification, "Preserved Program
+ * Order"); I/O is in both sets because it is a device that looks on.
  */
 static void fence(void)
 {
