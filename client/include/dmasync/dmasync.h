@@ -80,9 +80,10 @@ void dmasync_connect_params_init(struct dmasync_connect_params *params);
  * accepts connections. flags: 0.
  *
  * -ENOENT, -ECONNREFUSED: no daemon; start dmasyncd.socket. -EACCES: not in group dmasync.
- * -ETIMEDOUT: it accepts and does not answer. -EPROTO: it answers nonsense. -EOPNOTSUPP: a required
- * feature or every common version is missing. -E2BIG: params has a tail that is not zero and not
- * known here. -EINVAL: unknown flags, reserved fields or an impossible size.
+ * -ETIMEDOUT: it accepts and does not answer. -ECONNRESET: it hung up. -EPROTO: it answers
+ * nonsense. -EOPNOTSUPP: a required feature or every common version is missing. -E2BIG: params has
+ * a tail that is not zero and not known here. -EINVAL: unknown flags, reserved fields or an
+ * impossible size.
  */
 int dmasync_connect(const char *socket, uint32_t flags, struct dmasync **ret);
 int dmasync_connect_with(const struct dmasync_connect_params *params, struct dmasync **ret);
@@ -122,7 +123,7 @@ size_t dmasync_error_text(struct dmasync *ds, char *text, size_t size);
 
 /*
  * Registers a dma-buf, or a memfd that carries F_SEAL_SHRINK. The fd is duplicated; the caller
- * keeps its own. flags: DMASYNC_BUFFER_NO_CLEAN and the backends below.
+ * keeps its own. flags: DMASYNC_IMPORT_NO_CLEAN and at most one of the backends below.
  *
  * The whole buffer is cleaned once, so that no line dirtied before can be written back over what
  * a device writes; DMASYNC_IMPORT_NO_CLEAN leaves it out.
@@ -191,7 +192,10 @@ void *dmasync_buffer_map(struct dmasync_buffer *buffer);
 /* The device's side of a simulated buffer: what a device would read and write. Else NULL. */
 void *dmasync_buffer_map_device(struct dmasync_buffer *buffer);
 
-/* Waits for batches in flight that name it, then unregisters and frees it. NULL is fine. */
+/*
+ * Waits for what is in flight on the connection's queues (at most the connection's time-out), so
+ * that no batch names it any more, then unregisters and frees it. NULL is fine.
+ */
 void dmasync_buffer_destroy(struct dmasync_buffer *buffer);
 
 /* ---- queues ---- */
@@ -204,7 +208,8 @@ struct dmasync_queue_params {
 				   * init sets 4096 */
 	enum dmasync_class klass; /* init sets NORMAL */
 	uint32_t spin_us;	  /* dmasync_wait() looks so long before it sleeps; init sets 50.
-				   * 0: never; never used where the process has one CPU */
+				   * 0: never; at most 1000000. Not used where the process has one
+				   * CPU or runs on the worker's */
 };
 
 void dmasync_queue_params_init(struct dmasync_queue_params *params);
@@ -238,7 +243,8 @@ int dmasync_batch_begin(struct dmasync_queue *queue, struct dmasync_batch **ret)
  * touch no line; ranges are rounded out to whole lines. length and rows are below 2^32.
  *
  * An error is returned, remembered, and returned again by submit, so a pipeline may check once:
- * -ERANGE: outside the buffer. -EOVERFLOW. -EINVAL: sync, direction, rows or stride (< length).
+ * -ERANGE: outside the buffer. -EOVERFLOW. -EINVAL: sync, direction, rows or stride (< length), or
+ * a buffer of another connection. -EOPNOTSUPP: no DMASYNC_FEATURE_STRIDED.
  * -EMSGSIZE: more units than the queue has. -EAGAIN: more than are free now.
  */
 int dmasync_batch_add(struct dmasync_batch *batch, struct dmasync_buffer *buffer,
@@ -292,7 +298,7 @@ int dmasync_wait(struct dmasync_queue *queue, struct dmasync_completion *ret, in
 
 /*
  * One range, submitted and waited for. Completions of earlier batches are kept for the next peek or
- * wait. The batch's status, or an error of begin, add, submit, wait.
+ * wait. The batch's status, or an error of begin, add, submit, wait; signals do not end it.
  */
 int dmasync_sync(struct dmasync_queue *queue, struct dmasync_buffer *buffer, enum dmasync_sync sync,
 		 enum dmasync_direction direction, uint64_t offset, uint64_t length);

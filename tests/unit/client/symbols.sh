@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What libdmasync.so exports is what dmasync.h declares and libdmasync.sym lists, no more, no less.
-# usage: symbols.sh LIBRARY HEADER SYMBOL-FILE
+# What libdmasync.so exports is what dmasync.h declares, libdmasync.sym lists and the man pages
+# name, no more, no less.
+# usage: symbols.sh LIBRARY HEADER SYMBOL-FILE MAN-PAGES
 set -eu
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
@@ -10,7 +11,9 @@ nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | s
 sed -e 's|/\*.*\*/||' -e '/^ \*/d' -e '/^\/\*/d' "$2" |
 	grep -o 'dmasync_[a-z_]*(' | tr -d '(' | sort -u >"$directory/declared"
 sed -n 's/^[[:space:]]*\(dmasync_[a-z_]*\);$/\1/p' "$3" | sort >"$directory/listed"
+sed -n 's/^\.Nm \(dmasync_[a-z_]*\).*/\1/p' "$4"/*.3 | sort -u >"$directory/named"
 diff -u "$directory/declared" "$directory/exported"
+diff -u "$directory/named" "$directory/exported"
 diff -u "$directory/listed" "$directory/exported"
 [ "$(wc -l <"$directory/exported")" -ge 28 ]
 objdump -p "$1" | grep -q 'SONAME *libdmasync\.so\.0$'
