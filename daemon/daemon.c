@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -24,6 +25,7 @@
 #include "daemon/placement.h"
 
 #define HELPERS_END_MS 2000 /* for jobs that run at the end; the process then ends without them */
+#define SECOND_REQUEST_NS UINT64_C(1000000000) /* to stop: sooner it is the first one again */
 
 /* ---- events ---- */
 
@@ -128,6 +130,9 @@ static void reload(struct daemon *daemon)
 static void stop(struct daemon *daemon, int signal_number)
 {
 	if (daemon->stopping) {
+		/* Sent to the process and to its group, as timeout(1) does: one request. */
+		if (clock_ns() - daemon->stop_ns < SECOND_REQUEST_NS)
+			return;
 		log_warning("second %s: leaving without waiting for batches in work",
 			    strsignal(signal_number));
 		loop_exit(daemon->loop, DAEMON_FAILED);
@@ -137,6 +142,7 @@ static void stop(struct daemon *daemon, int signal_number)
 	notify_stopping(daemon->notify);
 	connections_stop(daemon);
 	daemon->stopping = true;
+	daemon->stop_ns = clock_ns();
 }
 
 static void signal_ready(void *context, uint32_t events)
@@ -239,7 +245,8 @@ static enum daemon_status choose_cpus(struct daemon *daemon, int cpus[CONFIG_CPU
 	return DAEMON_DRAINED;
 }
 
-static void explain_uring(const char *who, int error)
+/* Where io_uring is refused for good, a restart does not help. */
+static enum daemon_status explain_uring(const char *who, int error)
 {
 	const char *hint = "";
 
@@ -251,6 +258,7 @@ static void explain_uring(const char *who, int error)
 	else if (error == -ENOMEM)
 		hint = ": raise LimitMEMLOCK, which kernels up to 5.11 charge for io_uring";
 	log_error("%s cannot be started: %s%s", who, strerror(-error), hint);
+	return error == -EPERM || error == -ENOSYS ? DAEMON_MISCONFIGURED : DAEMON_FAILED;
 }
 
 static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
@@ -286,14 +294,12 @@ static uint32_t jobs_per_client(uint32_t threads)
 	return threads < 8 ? 1 : threads / 4;
 }
 
-static int start_loop(struct daemon *daemon)
+static enum daemon_status start_loop(struct daemon *daemon)
 {
 	int r = loop_create(&daemon->loop);
 
-	if (r < 0) {
-		explain_uring("the control loop", r);
-		return r;
-	}
+	if (r < 0)
+		return explain_uring("the control loop", r);
 	r = loop_watch(daemon->loop, daemon->signal_fd, POLLIN, signal_ready, daemon,
 		       &daemon->signal_watch);
 	if (r == 0)
@@ -303,22 +309,20 @@ static int start_loop(struct daemon *daemon)
 		r = notify_create(daemon, &daemon->notify);
 	if (r < 0)
 		log_error("the control loop cannot be set up: %s", strerror(-r));
-	return r;
+	return r < 0 ? DAEMON_FAILED : DAEMON_DRAINED;
 }
 
-static int start_threads(struct daemon *daemon, const int *cpus, uint32_t count)
+static enum daemon_status start_threads(struct daemon *daemon, const int *cpus, uint32_t count)
 {
 	uint32_t threads = daemon->config.helper_threads;
 	int r = helpers_create(threads, jobs_per_client(threads), &daemon->helpers);
 
 	if (r < 0) {
 		log_error("helper threads cannot be started: %s", strerror(-r));
-		return r;
+		return DAEMON_FAILED;
 	}
 	r = start_workers(daemon, cpus, count);
-	if (r < 0)
-		explain_uring("a worker", r);
-	return r;
+	return r < 0 ? explain_uring("a worker", r) : DAEMON_DRAINED;
 }
 
 static enum daemon_status start(struct daemon *daemon)
@@ -349,8 +353,11 @@ static enum daemon_status start(struct daemon *daemon)
 	status = select_operations(daemon);
 	if (status != DAEMON_DRAINED)
 		return status;
-	if (start_loop(daemon) < 0 || start_threads(daemon, cpus, cpu_count) < 0)
-		return DAEMON_FAILED;
+	status = start_loop(daemon);
+	if (status == DAEMON_DRAINED)
+		status = start_threads(daemon, cpus, cpu_count);
+	if (status != DAEMON_DRAINED)
+		return status;
 	r = connections_start(daemon);
 	if (r < 0)
 		log_error("connections cannot be served: %s", strerror(-r));
@@ -382,16 +389,28 @@ enum daemon_status daemon_create(struct config *config, struct daemon **ret)
 
 /* ---- run and end ---- */
 
+/* "1 worker on CPU 3", "2 workers on CPUs 2,3". */
+static void describe_workers(const struct daemon *daemon, char *text, size_t text_size)
+{
+	bool many = daemon->worker_count > 1;
+	int n = snprintf(text, text_size, "%" PRIu32 " worker%s on CPU%s ", daemon->worker_count,
+			 many ? "s" : "", many ? "s" : "");
+
+	for (uint32_t i = 0; i < daemon->worker_count && n > 0 && (size_t)n < text_size; i++)
+		n += snprintf(text + n, text_size - (size_t)n, "%s%d", i ? "," : "",
+			      worker_cpu(daemon->workers[i]));
+}
+
 enum daemon_status daemon_run(struct daemon *daemon)
 {
 	const char *socket = daemon->listener.path ? daemon->listener.path : "systemd's socket";
+	char workers[CONFIG_CPUS_MAX * sizeof("1023,") + 32];
 	int r;
 
-	log_info("dmasyncd " DMASYNC_VERSION " serves %s: %s, %zu-byte lines, %" PRIu32
-		 " workers from CPU %d, %s",
-		 socket, daemon->cache.line ? daemon->cache.ops.name : "no line operations",
-		 daemon->cache.line, daemon->worker_count, worker_cpu(daemon->workers[0]),
-		 loop_description(daemon->loop));
+	describe_workers(daemon, workers, sizeof(workers));
+	log_info("dmasyncd " DMASYNC_VERSION " serves %s: %s, %zu-byte lines, %s, %s", socket,
+		 daemon->cache.line ? daemon->cache.ops.name : "no line operations",
+		 daemon->cache.line, workers, loop_description(daemon->loop));
 	notify_ready(daemon->notify);
 	r = loop_run(daemon->loop);
 	if (r < 0) {

@@ -50,6 +50,7 @@ struct daemon {
 	int signal_fd;
 	struct loop_watch *signal_watch, *events_watch;
 	bool one_cpu;	      /* the worker shares it with everybody: no spinning */
+	uint64_t stop_ns;     /* when it was asked to stop */
 	bool workers_stopped; /* each has answered WORKER_STOP */
 };
 

@@ -4,12 +4,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +126,60 @@ static void starts_and_stops(void)
 	harness_daemon_stop(&daemon); /* SIGTERM: status 0 */
 	check_int(stat(daemon.socket, &st), -1);
 	check_int(errno, ENOENT);
+}
+
+/* Clients do not hold up the end, whatever they do: they are told by the hang-up. */
+static void stops_with_clients(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_hello_reply reply;
+	char byte;
+
+	harness_daemon_start(&daemon, "", NULL);
+
+	int silent = harness_connect(daemon.socket), idle = harness_connect(daemon.socket);
+
+	harness_hello(idle, &reply);
+	harness_daemon_stop(&daemon);
+	check_int(harness_receive(silent, &byte, 1, NULL, NULL, WAIT_MS), 0);
+	check_int(harness_receive(idle, &byte, 1, NULL, NULL, WAIT_MS), 0);
+	close(silent);
+	close(idle);
+}
+
+/* timeout(1) signals the process and then its group. */
+static void asked_twice(void)
+{
+	struct harness_daemon daemon;
+
+	harness_daemon_start(&daemon, "", NULL);
+	kill(daemon.pid, SIGTERM);
+	kill(daemon.pid, SIGINT);
+	check_int(harness_daemon_wait(&daemon, WAIT_MS), 0);
+}
+
+/* As in a container that forbids io_uring. */
+static void no_io_uring(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
+	char path[256];
+	struct stat st;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		harness_skip("no seccomp here: %s", strerror(errno));
+	snprintf(path, sizeof path, "%s/socket", harness_directory());
+	refused(2,
+		"the control loop cannot be started: Operation not permitted: io_uring is refused; "
+		"see sysctl kernel.io_uring_disabled",
+		(const char *[]){"--config", "/dev/null", "--socket", path, NULL});
+	check_int(stat(path, &st), -1); /* nothing is left behind */
 }
 
 static void interrupted(void)
@@ -368,6 +427,9 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(bad_options),
 	HARNESS_CASE(starts_and_stops),
 	HARNESS_CASE(interrupted),
+	HARNESS_CASE(stops_with_clients),
+	HARNESS_CASE(asked_twice),
+	HARNESS_CASE(no_io_uring),
 	HARNESS_CASE(notifies, .timeout_s = 40),
 	HARNESS_CASE(watchdog),
 	HARNESS_CASE(reloads),
