@@ -65,7 +65,8 @@ static uint64_t cache_type(void)
 	return value;
 }
 
-/* Linux has set UCI since 3.x and emulates where it cannot; whether it works is tried. */
+/* Every Linux sets UCI, or emulates what it traps; a hypervisor may think otherwise: it is tried.
+ */
 static bool present(const char *cpus)
 {
 	(void)cpus;

@@ -48,7 +48,9 @@ struct cache {
  * Chooses the best line operations that work here and tries them under a signal guard; measures
  * what they cost. `cpus`: the CPUs workers may use, as a list ("0-3,5"), NULL for all; riscv64 asks
  * for these harts. Returns 0 also where none works (then ret->line is 0). Call before threads are
- * started: it installs and restores handlers for SIGILL, SIGSEGV and SIGBUS.
+ * started: it installs and restores handlers for SIGILL, SIGSEGV and SIGBUS. Allocates nothing and
+ * leaves nothing behind. -EINVAL: malformed list; -ERANGE: a CPU above 1023; *ret is then
+ * untouched.
  */
 int cache_select(const char *cpus, struct cache *ret);
 

@@ -120,6 +120,7 @@ static void try_once(void *context)
 	}
 }
 
+/* Of several runs every one but the first finds the lines clean: the one before has seen to it. */
 static uint64_t time_clean(const struct trial *trial)
 {
 	uint64_t start = now_ns();
@@ -138,10 +139,6 @@ static uint64_t time_flush(const struct trial *trial)
 	return now_ns() - start;
 }
 
-/*
- * A flush leaves nothing to flush, and a clean with clflushopt does too: every run finds the lines
- * as the one before has left them, clean.
- */
 static uint64_t time_barriers(const struct trial *trial)
 {
 	uint64_t start = now_ns();

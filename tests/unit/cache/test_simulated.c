@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/cache/cache.h"
+#include "daemon/cache/batch.h"
 
 #define LINE CACHE_SIMULATED_LINE
 #define SIZE 8192u
@@ -199,6 +199,56 @@ static void random_work_matches_the_model(void **state)
 	}
 }
 
+static const struct cache_buffer *the_buffer(void *context, uint32_t handle)
+{
+	return handle == 1 ? context : NULL;
+}
+
+/*
+ * Stripes: what a batch says it has synced is new, and every byte of the lines beside it old. With
+ * no line operation of the machine's own: a simulated buffer needs none, and has its own line.
+ */
+static void batch_syncs_its_lines_and_no_other(void **state)
+{
+	struct memory *memory = *state;
+	const struct cache_buffer buffer = {.base = (uintptr_t)memory->cpu,
+					    .size = SIZE,
+					    .backend = DMASYNC_BACKEND_SIMULATED,
+					    .guarantee = true};
+	const struct cache none = {.line = 0};
+	unsigned char old = 0, new = 1;
+
+	for (uint32_t offset = 0; offset < 4 * LINE; offset++) {
+		for (uint32_t length = 1; length < 3 * LINE; length += 7, old++, new ++) {
+			union cache_unit units[2] = {0};
+			struct cache_batch batch;
+			uint64_t first = offset / LINE * LINE;
+			uint64_t end = ((uint64_t)offset + length - 1) / LINE * LINE + LINE;
+			bool done;
+
+			flush(memory, 0, SIZE);
+			memset(memory->device, old, SIZE);
+			flush(memory, 0, SIZE);
+			memset(memory->device, new, SIZE);
+			units[0].entry = (struct dmasync_unit){
+				dmasync_unit_word(1, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0),
+				length, offset};
+			cache_batch_begin(&batch, units, 1, 0, 1);
+			assert_int_equal(cache_batch_check(&batch, 1, none.line, SIZE, the_buffer,
+							   (void *)&buffer),
+					 CACHE_CHECK_DONE);
+			cache_simulated_ops.open();
+			cache_batch_issue(&batch, &none, UINT32_MAX, &done);
+			cache_simulated_ops.complete(batch.flushes);
+			assert_true(done);
+			assert_int_equal(batch.lines, (end - first) / LINE);
+			for (uint32_t byte = 0; byte < 8 * LINE; byte++)
+				assert_int_equal(memory->cpu[byte],
+						 byte >= first && byte < end ? new : old);
+		}
+	}
+}
+
 static void regions_follow_one_another_in_the_file(void **state)
 {
 	struct memory *memory = *state;
@@ -240,6 +290,7 @@ int main(void)
 		CASE(clean_before_the_device_writes_makes_it_right),
 		CASE(one_dirty_byte_costs_the_device_its_line),
 		CASE(random_work_matches_the_model),
+		CASE(batch_syncs_its_lines_and_no_other),
 		CASE(regions_follow_one_another_in_the_file),
 		CASE(map_refuses_impossible_sizes),
 	};

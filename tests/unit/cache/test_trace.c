@@ -12,12 +12,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/cache/batch.h"
-#include "daemon/cache/walk.h"
-
-#define PAGES 8192u
-#define BASE UINT64_C(0x10000000)
-#define UNITS 256u
+#include "tests/unit/cache/recording.h"
 
 /* 1; more under sanitizers, which are there for what the code does and not for where. */
 #ifndef OFFSET_STEP
@@ -26,183 +21,6 @@
 
 static const size_t line_sizes[] = {16, 32, 64, 128};
 #define LINE_SIZES (sizeof line_sizes / sizeof line_sizes[0])
-
-/* ---- the recording ---- */
-
-enum event_type { OPEN, CLEAN, FLUSH, COMPLETE };
-struct event {
-	enum event_type type;
-	uintptr_t address; /* of the line; COMPLETE: whether something was flushed */
-};
-static struct event trace[1u << 20];
-static size_t events;
-
-static void add_event(enum event_type type, uintptr_t address)
-{
-	assert_true(events < sizeof trace / sizeof trace[0]);
-	trace[events++] = (struct event){type, address};
-}
-
-static void record_open(void)
-{
-	add_event(OPEN, 0);
-}
-
-static void record_clean_line(uintptr_t address, size_t line)
-{
-	(void)line;
-	add_event(CLEAN, address);
-}
-
-static void record_flush_line(uintptr_t address, size_t line)
-{
-	(void)line;
-	add_event(FLUSH, address);
-}
-
-static void record_clean(uintptr_t start, uintptr_t end, size_t line)
-{
-	cache_walk(start, end, line, record_clean_line);
-}
-
-static void record_flush(uintptr_t start, uintptr_t end, size_t line)
-{
-	cache_walk(start, end, line, record_flush_line);
-}
-
-static void record_complete(bool flushed)
-{
-	add_event(COMPLETE, flushed);
-}
-
-static struct cache cache = {
-	.ops = {.name = "recording",
-		.open = record_open,
-		.clean = record_clean,
-		.flush = record_flush,
-		.complete = record_complete},
-};
-
-/* ---- batches ---- */
-
-static struct cache_buffer buffers[] = {
-	{.base = BASE, .size = PAGES, .backend = DMASYNC_BACKEND_DIRECT, .guarantee = true},
-	/* Follows the first one in memory. Its end is in the middle of a line. */
-	{.base = BASE + PAGES, .size = 4000, .backend = DMASYNC_BACKEND_DIRECT, .guarantee = true},
-	{.base = BASE + 2 * PAGES,
-	 .size = PAGES,
-	 .backend = DMASYNC_BACKEND_NONE,
-	 .guarantee = true},
-};
-
-static const struct cache_buffer *look_up(void *context, uint32_t handle)
-{
-	(void)context;
-	return handle < sizeof buffers / sizeof buffers[0] ? &buffers[handle] : NULL;
-}
-
-static union cache_unit units[UNITS], given[UNITS];
-static uint32_t unit_count;
-
-static void start_batch(void)
-{
-	unit_count = 0;
-	events = 0;
-}
-
-static void add_entry(uint32_t buffer, enum dmasync_sync sync, enum dmasync_direction direction,
-		      uint64_t offset, uint32_t length)
-{
-	assert_true(unit_count < UNITS);
-	given[unit_count++].entry = (struct dmasync_unit){
-		dmasync_unit_word(buffer, sync, direction, 0), length, offset};
-}
-
-static void add_rows(uint32_t buffer, enum dmasync_sync sync, enum dmasync_direction direction,
-		     uint64_t offset, uint32_t length, uint32_t rows, uint64_t stride)
-{
-	add_entry(buffer, sync, direction, offset, length);
-	given[unit_count - 1].entry.word |= DMASYNC_UNIT_STRIDED;
-	assert_true(unit_count < UNITS);
-	given[unit_count++].rows = (struct dmasync_unit_rows){.rows = rows, .stride = stride};
-}
-
-/* As the worker does it, `chunk` units checked at a time, `budget` a slice, from unit `first`. */
-static struct cache_batch run_batch(uint32_t first, uint32_t chunk, uint32_t budget)
-{
-	struct cache_batch batch;
-	enum cache_check check = CACHE_CHECK_MORE;
-	bool done = false;
-
-	for (uint32_t i = 0; i < unit_count; i++)
-		units[(first + i) % UNITS] = given[i];
-	cache_batch_begin(&batch, units, UNITS - 1, first, unit_count);
-	for (uint32_t available = 0; check == CACHE_CHECK_MORE;) {
-		available = unit_count - available < chunk ? unit_count : available + chunk;
-		check = cache_batch_check(&batch, available, cache.line, UINT64_MAX / 2, look_up,
-					  NULL);
-	}
-	if (check == CACHE_CHECK_FAILED)
-		return batch;
-	cache.ops.open();
-	while (!done) {
-		uint64_t lines = batch.lines;
-		uint32_t left = cache_batch_issue(&batch, &cache, budget, &done);
-
-		assert_true(left <= budget);
-		assert_true(batch.lines - lines <= budget - left);
-		assert_true(done || left == 0);
-	}
-	cache.ops.complete(batch.flushes);
-	return batch;
-}
-
-static struct cache_batch run_at_once(void)
-{
-	return run_batch(0, UINT32_MAX, UINT32_MAX);
-}
-
-/* ---- the model: which lines an entry touches, byte by byte ---- */
-
-#define MODEL_LINES (4 * PAGES / 16)
-static unsigned char model_clean[MODEL_LINES], model_flush[MODEL_LINES];
-
-static void model_bytes(unsigned char *model, uint64_t offset, uint64_t length)
-{
-	for (uint64_t byte = offset; byte < offset + length; byte++)
-		model[byte / cache.line] = 1;
-}
-
-static void clear_model(void)
-{
-	memset(model_clean, 0, sizeof model_clean);
-	memset(model_flush, 0, sizeof model_flush);
-}
-
-/* Opening fence, operations, one barrier; each line of the model exactly once and no other. */
-static void check_trace_against_model(const struct cache_batch *batch)
-{
-	static unsigned char clean[MODEL_LINES], flush[MODEL_LINES];
-	bool any_flush = memchr(model_flush, 1, sizeof model_flush) != NULL;
-
-	memset(clean, 0, sizeof clean);
-	memset(flush, 0, sizeof flush);
-	assert_true(events >= 2);
-	assert_int_equal(trace[0].type, OPEN);
-	assert_int_equal(trace[events - 1].type, COMPLETE);
-	assert_int_equal(trace[events - 1].address, any_flush);
-	for (size_t i = 1; i < events - 1; i++) {
-		uint64_t offset = trace[i].address - BASE;
-
-		assert_true(trace[i].type == CLEAN || trace[i].type == FLUSH);
-		assert_true(trace[i].address >= BASE && offset / cache.line < MODEL_LINES);
-		assert_int_equal(offset % cache.line, 0);
-		(trace[i].type == CLEAN ? clean : flush)[offset / cache.line]++;
-	}
-	assert_memory_equal(clean, model_clean, sizeof clean);
-	assert_memory_equal(flush, model_flush, sizeof flush);
-	assert_int_equal(batch->lines, events - 2);
-}
 
 /* ---- every offset and length ---- */
 
@@ -526,7 +344,7 @@ static void slices_chunks_and_places_leave_no_trace(void **state)
 	static const uint32_t budgets[] = {2, 3, 5, 17, 64, 1000};
 	static const uint32_t chunks[] = {1, 2, 7, 64};
 	static const uint32_t firsts[] = {UNITS - 1, UNITS / 2, UINT32_MAX - 3};
-	static struct event expected[sizeof trace / sizeof trace[0]];
+	static struct event expected[MAX_EVENTS];
 
 	(void)state;
 	srandom(3);
