@@ -152,13 +152,17 @@ static bool map_readable(struct buffer_mapping *mapping)
 		       "mapping %llu bytes failed: %s; the daemon is at its limit of memory or "
 		       "mappings (vm.max_map_count)",
 		       (unsigned long long)mapping->mapped_size, strerror(errno));
+	else if (mapping->kind == DMASYNC_KIND_MEMFD)
+		refuse(mapping, -EOPNOTSUPP,
+		       "the memfd cannot be mapped: %s; kernels before 6.7 map none that is sealed "
+		       "against writing (F_SEAL_WRITE)",
+		       strerror(errno));
 	else
 		refuse(mapping, -EOPNOTSUPP,
-		       "the buffer%s%s gives no CPU mapping (%s): no CPU can have cached it, so "
-		       "there "
-		       "is nothing to sync",
-		       mapping->exporter[0] ? " of exporter " : "", mapping->exporter,
-		       strerror(errno));
+		       "the dma-buf of exporter %s gives no CPU mapping (%s): no CPU can have "
+		       "cached "
+		       "it, so there is nothing to sync",
+		       mapping->exporter, strerror(errno));
 	return false;
 }
 

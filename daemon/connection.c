@@ -47,9 +47,11 @@ void client_log(struct client *client, int level, const char *format, ...)
 	const char *fields[] = {id, pid, uid, NULL};
 	va_list arguments;
 
-	if (client->logged || !connection_log_allowed(client->daemon->serving))
+	bool *logged = level < LOG_INFO ? &client->misdeed_logged : &client->refusal_logged;
+
+	if (*logged || !connection_log_allowed(client->daemon->serving))
 		return;
-	client->logged = true;
+	*logged = true;
 	snprintf(id, sizeof id, "DMASYNC_CLIENT=%llu", (unsigned long long)client->id);
 	snprintf(pid, sizeof pid, "DMASYNC_PID=%d", (int)client->pid);
 	snprintf(uid, sizeof uid, "DMASYNC_UID=%u", (unsigned)client->uid);
@@ -260,7 +262,8 @@ static void queue_broken(struct worker_command *event)
 {
 	struct client *client = event->queue->client;
 
-	/* A client that is leaving: WORKER_CLIENT_STOP has taken the queue from its worker already. */
+	/* A client that is leaving: WORKER_CLIENT_STOP has taken the queue from its worker already.
+	 */
 	if (!client_alive(client))
 		return;
 	client_log(client, LOG_WARNING, "queue %u ends: %s", event->queue->id, event->text);
@@ -269,12 +272,12 @@ static void queue_broken(struct worker_command *event)
 			queue_remove(queue);
 }
 
-static void client_faulted(struct client *client)
+void client_faulted(struct client *client)
 {
-	client_log(client, LOG_WARNING,
-		   "its buffer's memory faulted during a batch (truncated or punched out?); the "
-		   "client is "
-		   "dropped");
+	client_log(
+		client, LOG_WARNING,
+		"its buffer's memory faulted during a batch (was it punched out?); the client is "
+		"dropped");
 	client_drop(client);
 }
 

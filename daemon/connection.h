@@ -63,7 +63,7 @@ struct client {
 	bool observer; /* sees others' batch records */
 	char name[DMASYNC_NAME_SIZE];
 	uint64_t connected_ns;
-	bool logged; /* one line of the log for each client's misdeeds */
+	bool refusal_logged, misdeed_logged; /* one line of the log each */
 
 	int fd, pid_fd; /* -1 once given away */
 	struct loop_watch *watch, *pid_watch;
@@ -133,6 +133,8 @@ struct request {
 
 /* Ends a client. It stays allocated, and in the list, until a later turn of the loop. */
 void client_drop(struct client *client);
+/* A batch met memory of this client that was promised not to go away. */
+void client_faulted(struct client *client);
 /* After a command, job or close came back: goes on with the teardown. */
 void client_step(struct client *client);
 static inline bool client_alive(const struct client *client)
@@ -145,7 +147,10 @@ void connections_worker_stopped(struct daemon *daemon, struct worker_command *co
 void connections_check_stopped(struct daemon *daemon);
 /* May the peer of this socket see others' batch records: root, or in the observer group? */
 bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *peer);
-/* A line about what a client did: once for each client, and so many in all in ten seconds. */
+/*
+ * A line about what a client did: one refusal (LOG_INFO) and one misdeed (above it) of each client,
+ * and so many in all in ten seconds.
+ */
 __attribute__((format(printf, 3, 4))) void client_log(struct client *client, int level,
 						      const char *format, ...);
 bool connection_log_allowed(struct connections *connections);

@@ -126,5 +126,7 @@ void sync_answered(struct worker_command *command)
 	client->daemon->serving->syncs[worker_index(command->worker)]--;
 	request_end(client);
 	client_reply(client, DMASYNC_OP_SYNC, command->cookie, &reply, sizeof reply, NULL, 0);
+	if (reply.completion.reason == DMASYNC_REASON_FAULT)
+		client_faulted(client);
 	free_sync(command);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every row of the table of messages, right and wrong, against a real daemon. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -349,12 +350,69 @@ static void empty_packet(void)
 	harness_daemon_stop(&daemon);
 }
 
+static uint32_t next_random(uint64_t *state)
+{
+	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(*state >> 33);
+}
+
+/*
+ * Right sizes and counts of fds, and bodies of random words or small numbers: nothing a body says
+ * may end the daemon, or the connection.
+ */
+static void random_bodies(void)
+{
+	struct harness_daemon daemon;
+	uint64_t state = 1;
+	static union reply reply;
+	int fds[DMASYNC_QUEUE_FDS];
+
+	harness_daemon_start(&daemon, "[daemon]\nallow_simulated=yes\n", NULL);
+	struct requests_holdings before = requests_holdings(&daemon);
+	int socket = requests_connect(&daemon), fd = harness_memfd(3 * 4096, F_SEAL_SHRINK);
+	struct dmasync_stats_reply stats;
+
+	for (int i = 0; i < 3000; i++) {
+		const struct row *row = &rows[next_random(&state) % ROWS];
+		uint32_t words[32] = {0}, units = row->trailing ? next_random(&state) % 4 : 0;
+		size_t size = row->size + units * row->trailing;
+
+		for (size_t j = 4; j < 32; j++)
+			words[j] = next_random(&state) % 3 ? next_random(&state) % 5
+							   : next_random(&state);
+		if (row->opcode == DMASYNC_OP_WATCH)
+			words[4] = 0; /* its events would come between the answers */
+		struct dmasync_message header = {
+			.size = (uint32_t)size, .opcode = row->opcode, .cookie = (uint64_t)i};
+		size_t count = DMASYNC_QUEUE_FDS;
+
+		memcpy(words, &header, sizeof header);
+		harness_call(socket, words, size, &fd, row->fds_max, &reply, sizeof reply, fds,
+			     &count);
+		for (size_t j = 0; j < count; j++)
+			close(fds[j]);
+	}
+	requests_stats(socket, &stats);
+	check(stats.refused > 100);
+	check(stats.refused < 3000);
+	close(socket);
+	close(fd);
+	requests_same_holdings(&daemon, before);
+	harness_daemon_stop(&daemon);
+}
+
 static const struct harness_case cases[] = {
-	HARNESS_CASE(wrong_sizes),     HARNESS_CASE(wrong_counts_of_fds),
-	HARNESS_CASE(wrong_state),     HARNESS_CASE(unknown_opcodes),
-	HARNESS_CASE(broken_headers),  HARNESS_CASE(too_large),
-	HARNESS_CASE(reserved_fields), HARNESS_CASE(hello_refusals),
-	HARNESS_CASE(empty_packet),    HARNESS_CASE(truncated_control_data),
+	HARNESS_CASE(wrong_sizes),
+	HARNESS_CASE(wrong_counts_of_fds),
+	HARNESS_CASE(wrong_state),
+	HARNESS_CASE(unknown_opcodes),
+	HARNESS_CASE(broken_headers),
+	HARNESS_CASE(too_large),
+	HARNESS_CASE(reserved_fields),
+	HARNESS_CASE(hello_refusals),
+	HARNESS_CASE(random_bodies),
+	HARNESS_CASE(empty_packet),
+	HARNESS_CASE(truncated_control_data),
 };
 
 HARNESS_MAIN(cases)

@@ -322,6 +322,59 @@ static void broken_ring(void)
 	harness_daemon_stop(&daemon);
 }
 
+/*
+ * Removed while a batch that names it is at work: that batch finishes, the next one does not find
+ * it, and the answer comes when it is unmapped.
+ */
+static void buffer_removed_under_a_batch(void)
+{
+	struct harness_daemon daemon;
+	struct ring ring;
+	struct dmasync_stats_reply stats;
+
+	harness_daemon_start(&daemon, "[daemon]\nallow_simulated=yes\n", NULL);
+	int socket = requests_connect(&daemon), fd = harness_memfd(3 * 262144, F_SEAL_SHRINK);
+
+	ring_open(socket, 64, 64, &ring);
+	for (int round = 0; round < 20; round++) {
+		uint32_t handle = add_simulated(socket, fd), found = 0;
+
+		for (uint32_t i = 0; i < 8; i++) {
+			struct dmasync_submission submission = {
+				.entry = requests_unit(handle, 0, 262144)};
+
+			dmasync_ring_submit(&ring.ring, ring.next + i, &submission);
+		}
+		ring_doorbell(&ring);
+		check_int(requests_remove(socket, handle), 0);
+		requests_stats(socket, &stats);
+		check_int(stats.buffers, 0);
+		check_int(stats.mapped_bytes, 0);
+		for (uint32_t i = 0; i < 8; i++) {
+			struct dmasync_ring_completion completion;
+
+			harness_until(dmasync_ring_poll_completion(&ring.ring, ring.next + i,
+								   &completion) ==
+					      DMASYNC_RING_READY,
+				      5000);
+			if (completion.status == 0) {
+				check_int(found, i); /* in order: none after the first refused */
+				check_int(completion.lines, 4096);
+				found++;
+			} else {
+				check_int(completion.reason, DMASYNC_REASON_UNKNOWN_BUFFER);
+				check_int(completion.lines, 0);
+			}
+		}
+		ring.next += 8;
+		dmasync_ring_consume_completion(&ring.ring, ring.next);
+	}
+	ring_close(&ring);
+	close(fd);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
 /* SIGTERM: what was submitted is done before the daemon goes. */
 static void stop_drains(void)
 {
@@ -359,6 +412,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(queue_fds),
 	HARNESS_CASE(queues_that_are_refused),
 	HARNESS_CASE(unread_answers),
+	HARNESS_CASE(buffer_removed_under_a_batch),
 	HARNESS_CASE(broken_ring),
 	HARNESS_CASE(stop_drains),
 };
