@@ -132,8 +132,10 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 	queue->next_check_ns = now + CHECK_NS;
 	if (!control_alive(queue->ds, 0))
 		return take_last(queue, ret);
+	/* That took a system call: what came meanwhile is worth more than a readable fd. */
+	r = completion_take(queue, ret);
 	queue_fd_settle(queue);
-	return 0;
+	return r;
 }
 
 /* Looks at the ring for spin_ns. 1, 0, or an error of completion_take(). */

@@ -4,7 +4,6 @@
  * beside it. Creation and destruction by any thread, everything else by the queue's.
  */
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -229,12 +228,10 @@ static struct dmasync_queue *queue_new(struct dmasync *ds, uint32_t depth)
 	return queue;
 }
 
-/* Spinning on the only CPU that this process may use keeps the worker from running there. */
+/* On a machine with one CPU a spinning client only keeps the worker from running. */
 static bool may_spin(void)
 {
-	cpu_set_t cpus;
-
-	return sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) > 1;
+	return sysconf(_SC_NPROCESSORS_ONLN) != 1;
 }
 
 static int check_params(struct dmasync *ds, const struct dmasync_queue_params *params,

@@ -208,8 +208,8 @@ struct dmasync_queue_params {
 				   * init sets 4096 */
 	enum dmasync_class klass; /* init sets NORMAL */
 	uint32_t spin_us;	  /* dmasync_wait() looks so long before it sleeps; init sets 50.
-				   * 0: never; at most 1000000. Not used where the process has one
-				   * CPU or runs on the worker's */
+				   * 0: never; at most 1000000. Not used on a machine with one
+				   * CPU, and while the caller runs on the worker's own */
 };
 
 void dmasync_queue_params_init(struct dmasync_queue_params *params);

@@ -63,6 +63,7 @@ static void send_reply(struct fake *fake, int mode, void *reply, size_t size, in
 {
 	struct dmasync_message *header = reply;
 	char packet[1024] = {0};
+	size_t body = size;
 	int many[200];
 
 	header->size = (uint32_t)size;
@@ -90,7 +91,7 @@ static void send_reply(struct fake *fake, int mode, void *reply, size_t size, in
 		header->cookie += 1000;
 		break;
 	}
-	memcpy(packet, reply, size);
+	memcpy(packet, reply, body);
 	if (mode == FAKE_EVENT_FIRST) {
 		struct dmasync_batches_reply event = {
 			.header = {sizeof event, DMASYNC_OP_WATCH, DMASYNC_MESSAGE_EVENT, 1},
