@@ -7,11 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+void client_connect(struct client *client, const char *socket)
+{
+	char text[512] = "";
+	struct dmasync_connect_params params;
+
+	dmasync_connect_params_init(&params);
+	params.socket = socket;
+	params.timeout_ms = (uint32_t)harness_scaled_ms(PATIENCE_MS);
+	params.error_text = text;
+	params.error_text_size = sizeof text;
+	if (dmasync_connect_with(&params, &client->ds) < 0)
+		fail_case("%s: %s", socket, text);
+}
+
 void client_open(struct client *client, const char *socket, uint32_t depth, uint32_t units)
 {
 	struct dmasync_queue_params params;
 
-	check_int(dmasync_connect(socket, 0, &client->ds), 0);
+	client_connect(client, socket);
 	dmasync_queue_params_init(&params);
 	params.depth = depth;
 	params.units = units;

@@ -25,6 +25,8 @@ struct client {
 	struct dmasync_queue *queue;
 };
 
+/* Without a queue. */
+void client_connect(struct client *client, const char *socket);
 void client_open(struct client *client, const char *socket, uint32_t depth, uint32_t units);
 void client_close(struct client *client);
 

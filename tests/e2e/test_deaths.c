@@ -69,7 +69,7 @@ static void library_until(enum point point)
 	struct dmasync_batch *batch;
 
 	if (point == GREETED) {
-		check_int(dmasync_connect(server.socket, 0, &client.ds), 0);
+		client_connect(&client, server.socket);
 		return;
 	}
 	client_open(&client, server.socket, 8, 64);

@@ -125,67 +125,6 @@ static void wrong_options_are_refused(void)
 	free(demo);
 }
 
-struct running_demo {
-	pid_t pid;
-	int out;
-};
-
-/* A demo that would run for hours, as soon as its pipeline does. */
-static struct running_demo start_demo(void)
-{
-	char *path = harness_built("client/examples/dmasync-demo");
-	struct running_demo demo;
-	char text[4096];
-	size_t length = 0;
-	int out[2];
-
-	setenv("XDG_RUNTIME_DIR", harness_directory(), 1);
-	check_int(pipe(out), 0);
-	demo.pid = fork();
-	check(demo.pid >= 0);
-	if (demo.pid == 0) {
-		dup2(out[1], 1);
-		dup2(out[1], 2);
-		close(out[0]);
-		close(out[1]);
-		execl(path, path, "--frames", "1000000", (char *)NULL);
-		_exit(127);
-	}
-	free(path);
-	close(out[1]);
-	demo.out = out[0];
-	while (length < sizeof text - 1) {
-		ssize_t n = read(demo.out, text + length, sizeof text - 1 - length);
-
-		check(n > 0);
-		length += (size_t)n;
-		text[length] = '\0';
-		if (strstr(text, "frame 100 of"))
-			break;
-	}
-	check_int(count_left_directories(), 1);
-	return demo;
-}
-
-/* No process, socket or directory stays. The harness looks for processes. */
-static void end_demo(struct running_demo *demo)
-{
-	int status;
-
-	check_int(waitpid(demo->pid, &status, 0), demo->pid);
-	check(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-	check_int(count_left_directories(), 0);
-	close(demo->out);
-}
-
-static void an_interrupted_demo_cleans_up(void)
-{
-	struct running_demo demo = start_demo();
-
-	kill(demo.pid, SIGINT);
-	end_demo(&demo);
-}
-
 /* The last of its children with that name; 0 where there is none. */
 static pid_t child_of(pid_t parent, const char *name)
 {
@@ -209,6 +148,58 @@ static pid_t child_of(pid_t parent, const char *name)
 	}
 	fclose(children);
 	return found;
+}
+
+struct running_demo {
+	pid_t pid;
+	int out;
+};
+
+/* A demo that would run for hours, as soon as its first stage does. */
+static struct running_demo start_demo(void)
+{
+	char *path = harness_built("client/examples/dmasync-demo");
+	struct running_demo demo;
+	int out[2];
+
+	setenv("XDG_RUNTIME_DIR", harness_directory(), 1);
+	check_int(pipe(out), 0);
+	demo.pid = fork();
+	check(demo.pid >= 0);
+	if (demo.pid == 0) {
+		dup2(out[1], 1);
+		dup2(out[1], 2);
+		close(out[0]);
+		close(out[1]);
+		execl(path, path, "--frames", "1000000", (char *)NULL);
+		_exit(127);
+	}
+	free(path);
+	close(out[1]);
+	demo.out = out[0];
+	harness_until(child_of(demo.pid, "dmasyncd") > 0, PATIENCE_MS);
+	harness_until(child_of(demo.pid, "dmasync-demo") > 0, PATIENCE_MS);
+	check_int(count_left_directories(), 1);
+	return demo;
+}
+
+/* No process, socket or directory stays. The harness looks for processes. */
+static void end_demo(struct running_demo *demo)
+{
+	int status;
+
+	check_int(waitpid(demo->pid, &status, 0), demo->pid);
+	check(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	check_int(count_left_directories(), 0);
+	close(demo->out);
+}
+
+static void an_interrupted_demo_cleans_up(void)
+{
+	struct running_demo demo = start_demo();
+
+	kill(demo.pid, SIGINT);
+	end_demo(&demo);
 }
 
 static void a_failed_process_ends_the_demo(void)

@@ -257,7 +257,7 @@ static void offsets_that_wrap_are_refused(void)
 /* amd/xdna-driver 1541: the cost is that of the range, not of the buffer. */
 static void cost_follows_the_range(void)
 {
-	enum { LARGE = 64 << 20 };
+	enum { LARGE = 32 << 20 };
 	struct range page = {DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, LARGE / 2, 4096, 0, 0};
 	struct dmasync_completion done;
 	struct memory memory;

@@ -69,7 +69,7 @@ static void batches_between_sleepers(void)
 	struct memory memory;
 
 	harness_daemon_start(&server, SIMULATED_CONFIG, options);
-	check_int(dmasync_connect(server.socket, 0, &client.ds), 0);
+	client_connect(&client, server.socket);
 	dmasync_queue_params_init(&params);
 	params.depth = 2;
 	params.units = 2;
@@ -275,29 +275,29 @@ static void several_queues_of_one_client(void)
 	enum { QUEUES = 8, BATCHES = 500 };
 	struct dmasync_queue_params params;
 	struct dmasync_queue *queues[QUEUES];
-	struct dmasync *ds;
+	struct client connection;
 	struct memory memory;
 	struct holdings before;
 
 	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
 	before = holdings_of(&server);
-	check_int(dmasync_connect(server.socket, 0, &ds), 0);
-	memory_alloc(&memory, ds, PAGE);
+	client_connect(&connection, server.socket);
+	memory_alloc(&memory, connection.ds, PAGE);
 	dmasync_queue_params_init(&params);
 	params.depth = 4;
 	params.units = 4;
 	for (int i = 0; i < QUEUES; i++)
-		check_int(dmasync_queue_create(ds, &params, &queues[i]), 0);
+		check_int(dmasync_queue_create(connection.ds, &params, &queues[i]), 0);
 	for (uint64_t n = 0; n < BATCHES; n++) {
 		for (int i = 0; i < QUEUES; i++) {
-			struct client client = {.ds = ds, .queue = queues[i]};
+			struct client client = {.ds = connection.ds, .queue = queues[i]};
 
 			client_submit(&client, memory.buffer, &one_line, 1,
 				      n * QUEUES + (uint64_t)i);
 		}
 		/* The other way round than submitted. */
 		for (int i = QUEUES - 1; i >= 0; i--) {
-			struct client client = {.ds = ds, .queue = queues[i]};
+			struct client client = {.ds = connection.ds, .queue = queues[i]};
 			struct dmasync_completion done;
 
 			client_wait(&client, &done);
@@ -308,7 +308,7 @@ static void several_queues_of_one_client(void)
 	for (int i = 0; i < QUEUES; i++)
 		dmasync_queue_destroy(queues[i]);
 	memory_free(&memory);
-	dmasync_disconnect(ds);
+	dmasync_disconnect(connection.ds);
 	holdings_await(&server, &before);
 	harness_daemon_stop(&server);
 }
