@@ -120,6 +120,7 @@ static int wait_for(struct dmasync *ds, short events, int64_t deadline)
 	}
 }
 
+/* 1: the daemon has closed; it may have said why before. */
 static int send_packet(struct dmasync *ds, const void *message, size_t size, int fd,
 		       int64_t deadline)
 {
@@ -145,7 +146,7 @@ static int send_packet(struct dmasync *ds, const void *message, size_t size, int
 		if (n >= 0)
 			return 0;
 		if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
-			return gone(ds);
+			return 1;
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN)
@@ -184,6 +185,8 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 		char room[CMSG_SPACE(sizeof(int) * CONTROL_FDS_MAX)];
 	} control;
 
+	bool reset = false;
+
 	packet->fd_count = 0;
 	for (;;) {
 		struct iovec data = {.iov_base = ds->receive, .iov_len = DMASYNC_MESSAGE_MAX};
@@ -200,6 +203,11 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 
 			if (errno == EINTR)
 				continue;
+			if (errno == ECONNRESET && !reset) {
+				/* Our request was not read; what the daemon said comes after. */
+				reset = true;
+				continue;
+			}
 			if (errno != EAGAIN)
 				return gone(ds);
 			r = wait_for(ds, POLLIN, deadline);
@@ -298,6 +306,14 @@ static int accept_reply(struct dmasync *ds, uint16_t opcode, struct packet *pack
 	return 0;
 }
 
+/* A connection that the daemon does not serve is told so before it has asked: cookie 0. */
+static bool refuses_connection(uint16_t opcode, const struct dmasync_message *header)
+{
+	return opcode == DMASYNC_OP_HELLO && header->opcode == DMASYNC_OP_HELLO &&
+	       header->cookie == 0 &&
+	       header->flags == (DMASYNC_MESSAGE_REPLY | DMASYNC_MESSAGE_ERROR);
+}
+
 static int call_locked(struct dmasync *ds, uint16_t opcode, struct dmasync_message *request,
 		       size_t size, int fd, struct control_reply *reply, int64_t deadline)
 {
@@ -317,8 +333,9 @@ static int call_locked(struct dmasync *ds, uint16_t opcode, struct dmasync_messa
 		r = receive_packet(ds, &packet, deadline);
 		if (r < 0)
 			return r;
-		if (packet.header.cookie == cookie &&
-		    !(packet.header.flags & DMASYNC_MESSAGE_EVENT)) {
+		if ((packet.header.cookie == cookie &&
+		     !(packet.header.flags & DMASYNC_MESSAGE_EVENT)) ||
+		    refuses_connection(opcode, &packet.header)) {
 			r = accept_reply(ds, opcode, &packet, reply);
 			packet_close(&packet);
 			return r;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -206,10 +207,16 @@ static void serve(struct daemon *daemon, int fd)
 	int pid_fd;
 
 	if (daemon->client_count >= daemon->config.max_connections) {
-		refuse_and_close(
-			daemon, fd, -EUSERS,
-			"the daemon serves as many connections as it may (max_connections); "
-			"try again later");
+		char text[DMASYNC_TEXT_SIZE];
+
+		snprintf(text, sizeof text,
+			 "the daemon serves %u connections and max_connections=%u; try again "
+			 "later, or "
+			 "raise it in the daemon's configuration",
+			 daemon->client_count, daemon->config.max_connections);
+		if (connection_log_allowed(daemon->serving))
+			log_notice("a connection was refused: %s", text);
+		refuse_and_close(daemon, fd, -EUSERS, text);
 		return;
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||

@@ -81,9 +81,9 @@ void dmasync_connect_params_init(struct dmasync_connect_params *params);
  *
  * -ENOENT, -ECONNREFUSED: no daemon; start dmasyncd.socket. -EACCES: not in group dmasync.
  * -ETIMEDOUT: it accepts and does not answer. -ECONNRESET: it hung up. -EPROTO: it answers
- * nonsense. -EOPNOTSUPP: a required feature or every common version is missing. -E2BIG: params has
- * a tail that is not zero and not known here. -EINVAL: unknown flags, reserved fields or an
- * impossible size.
+ * nonsense. -EUSERS, -EMFILE: it serves as many connections as it can. -EOPNOTSUPP: a required
+ * feature or every common version is missing. -E2BIG: params has a tail that is not zero and not
+ * known here. -EINVAL: unknown flags, reserved fields or an impossible size.
  */
 int dmasync_connect(const char *socket, uint32_t flags, struct dmasync **ret);
 int dmasync_connect_with(const struct dmasync_connect_params *params, struct dmasync **ret);

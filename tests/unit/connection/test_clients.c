@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that come, look around, misbehave and die: the daemon ends up holding what it held. */
 #include <arpa/inet.h>
+#include <dmasync/dmasync.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -233,6 +234,18 @@ static void too_many_connections(void)
 
 		requests_closed_with(third, -EUSERS);
 		close(third);
+
+		/* The library says why, whether the refusal or its HELLO came first. */
+		struct dmasync_connect_params params;
+		struct dmasync *library;
+		char reason[256] = "";
+
+		dmasync_connect_params_init(&params);
+		params.socket = daemon.socket;
+		params.error_text = reason;
+		params.error_text_size = sizeof reason;
+		check_int(dmasync_connect_with(&params, &library), -EUSERS);
+		check(strstr(reason, "max_connections=2"));
 	}
 	close(second);
 	harness_until((requests_stats(first, &stats), stats.clients == 1), 5000);
