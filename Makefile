@@ -17,6 +17,7 @@ DESTDIR =
 MESON_OPTIONS =
 TEST_OPTIONS =
 DEMO_OPTIONS =
+TARGETS =
 
 setup_options = $(if $(PREFIX),--prefix=$(PREFIX)) $(MESON_OPTIONS)
 
@@ -42,7 +43,7 @@ configure:
 	@mv $(BUILD)/missing-packages.new $(BUILD)/missing-packages
 
 compile: configure
-	$(MESON) compile -C $(BUILD)
+	$(MESON) compile -C $(BUILD) $(TARGETS)
 
 deps:
 	scripts/install-deps.sh test
@@ -53,8 +54,11 @@ build-deps:
 test-deps:
 	@scripts/install-deps.sh test
 
+# Only what the demo runs: the tests are most of the build.
+demo_targets = dmasync-demo:executable daemon/dmasyncd:executable client/ctl/dmasyncctl:executable
+
 demo: build-deps
-	@$(MAKE) --no-print-directory compile
+	@$(MAKE) --no-print-directory compile TARGETS='$(demo_targets)'
 	$(BUILD)/client/examples/dmasync-demo $(DEMO_OPTIONS)
 
 check: test-deps
