@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/guard.h"
 #include "daemon/log.h"
 #include "daemon/machine_limits.h"
 #include "daemon/notify.h"
@@ -353,6 +354,13 @@ static enum daemon_status start(struct daemon *daemon)
 	status = select_operations(daemon);
 	if (status != DAEMON_DRAINED)
 		return status;
+	/* After cache_select(), which puts back the handlers it found; before any thread. */
+	r = guard_install();
+	if (r < 0) {
+		log_error("the handlers for faults of clients' memory cannot be installed: %s",
+			  strerror(-r));
+		return DAEMON_FAILED;
+	}
 	status = start_loop(daemon);
 	if (status == DAEMON_DRAINED)
 		status = start_threads(daemon, cpus, cpu_count);

@@ -2,6 +2,7 @@
 /* BUFFER_ADD, BUFFER_REMOVE, PROBE and SYNC on them: what is taken, what is refused and why. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,6 +347,97 @@ static void probe(void)
 	harness_daemon_stop(&daemon);
 }
 
+/* Memory of clients is touched under a guard: seen without a fault, which takes huge pages. */
+static void faults_are_caught(void)
+{
+	static const char key[] = "SigCgt:";
+	struct harness_daemon daemon;
+	char path[64], line[256];
+	unsigned long long caught = 0;
+
+	harness_daemon_start(&daemon, "", NULL);
+	snprintf(path, sizeof path, "/proc/%d/status", (int)daemon.pid);
+	FILE *file = fopen(path, "re");
+
+	check(file);
+	while (fgets(line, sizeof line, file))
+		if (strncmp(line, key, sizeof key - 1) == 0)
+			caught = strtoull(line + sizeof key - 1, NULL, 16);
+	fclose(file);
+	check(caught & 1ull << (SIGBUS - 1));
+	check(caught & 1ull << (SIGSEGV - 1));
+	harness_daemon_stop(&daemon);
+}
+
+static unsigned long free_huge_pages(unsigned long *ret_bytes)
+{
+	unsigned long pages = 0, kib = 0;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	check(file);
+	while (fgets(line, sizeof line, file)) {
+		if (strncmp(line, "HugePages_Free:", 15) == 0)
+			pages = strtoul(line + 15, NULL, 10);
+		if (strncmp(line, "Hugepagesize:", 13) == 0)
+			kib = strtoul(line + 13, NULL, 10);
+	}
+	fclose(file);
+	*ret_bytes = kib * 1024;
+	return pages;
+}
+
+static int huge_memfd(unsigned long bytes)
+{
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	check(fd >= 0);
+	check_int(ftruncate(fd, (off_t)bytes), 0);
+	check_int(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	return fd;
+}
+
+/*
+ * Memory that faults although its file cannot shrink: a huge page punched out, and none left to
+ * replace it. The batch fails, that client goes, another one goes on.
+ */
+static void memory_that_faults(void)
+{
+	struct harness_daemon daemon;
+	unsigned long bytes, pages = free_huge_pages(&bytes);
+	struct dmasync_stats_reply stats;
+	union reply reply;
+
+	if (pages < 1)
+		harness_skip("no free huge page: sysctl vm.nr_hugepages=2");
+	int socket = connect_with_lines(&daemon, "");
+	int other = requests_connect(&daemon), fd = huge_memfd(bytes);
+
+	check_int(requests_add(socket, fd, 0, DMASYNC_BACKEND_AUTO, 0, &reply), 0);
+	check_int(reply.buffer.size, bytes);
+	struct dmasync_unit unit = requests_unit(reply.buffer.handle, 4096, 4096);
+
+	check_int(requests_sync(socket, &unit, 1, &reply), 0);
+	check_int(reply.sync.completion.status, 0);
+	check_int(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes), 0);
+
+	int all = huge_memfd(pages * bytes);
+
+	check_int(fallocate(all, 0, 0, (off_t)(pages * bytes)), 0);
+	check_int(requests_sync(socket, &unit, 1, &reply), 0);
+	check_int(reply.sync.completion.status, -EFAULT);
+	check_int(reply.sync.completion.reason, DMASYNC_REASON_FAULT);
+	check_int(harness_receive(socket, &reply, sizeof reply, NULL, NULL, 5000), 0);
+	harness_until((requests_stats(other, &stats), stats.clients == 1), 5000);
+	check_int(stats.faults, 1);
+	check_int(stats.buffers, 0);
+	close(all);
+	close(fd);
+	close(other);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(fds_that_are_no_buffers),
 	HARNESS_CASE(memfds_that_are_refused),
@@ -354,6 +446,8 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(limits_of_buffers),
 	HARNESS_CASE(simulated_buffers),
 	HARNESS_CASE(probe),
+	HARNESS_CASE(faults_are_caught),
+	HARNESS_CASE(memory_that_faults),
 };
 
 HARNESS_MAIN(cases)
