@@ -210,8 +210,14 @@ void sync_answered(struct worker_command *command);
 void watch_stop(struct client *client);
 void watch_tick(void *context);
 
-/* buffer.c */
+/* buffer.c, buffer_add.c */
 int buffers_create(struct client *client);
+void buffer_charge(struct client *client, uint64_t bytes);
+void buffer_uncharge(struct client *client, uint64_t bytes);
+void buffer_count(struct client *client);
+void buffer_uncount(struct client *client);
+/* Gives it a handle and a place in the table, where the workers find it. */
+void buffer_publish(struct client *client, struct buffer *buffer);
 void buffer_grace_answered(struct worker_command *command);
 /* On a helper, when nobody uses anything of the client any more. */
 void buffers_release(struct client *client);
