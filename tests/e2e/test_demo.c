@@ -33,7 +33,6 @@ static void run_demo(struct harness_output *output, const char *backend)
 	free(demo);
 	if (output->status != 0)
 		fail_case("exit status %d\n%s%s", output->status, output->out, output->err);
-	check_text(output->err, "");
 	check_int(count_left_directories(), 0);
 }
 
@@ -56,6 +55,7 @@ static void on_simulated_memory_each_omission_is_found(void)
 	harness_output_clear(&output);
 }
 
+/* Its stderr may hold the daemon's warning that an unprivileged user can lock no more memory. */
 static void on_real_instructions_nothing_is_wrong(void)
 {
 	struct harness_output output;
