@@ -21,6 +21,32 @@
 	 DMASYNC_BATCHES_PAGE * sizeof(struct dmasync_batch_record))
 #define WORKERS_MAX 64
 
+/* The library's sentence about a batch that failed. */
+static void error_text(char *text, size_t size, const struct dmasync_batch_record *record)
+{
+	const struct dmasync_completion completion = {
+		.status = record->status,
+		.bad_entry = record->bad_entry,
+		.reason = record->reason,
+	};
+
+	dmasync_completion_text(&completion, text, size);
+}
+
+/* "ok" or what went wrong, with what is particular about it. */
+static void result_text(char *text, size_t size, const struct dmasync_batch_record *record)
+{
+	snprintf(text, size, "ok");
+	if (record->status < 0)
+		error_text(text, size, record);
+	for (const struct names_flag *flag = names_completion_flags; flag->name; flag++) {
+		size_t length = strlen(text);
+
+		if (record->flags & flag->flag)
+			snprintf(text + length, size - length, ", %s", flag->name);
+	}
+}
+
 static json *record_json(const struct dmasync_batch_record *record)
 {
 	json *batch = json_new_object(), *flags = json_new_array();
@@ -42,9 +68,10 @@ static json *record_json(const struct dmasync_batch_record *record)
 	json_add_uint(batch, "barrier_ns", record->barrier_ns);
 	json_add_int(batch, "status", record->status);
 	if (record->status < 0) {
-		json_add_string(batch, "error", names_reason(record->reason));
-		if (record->bad_entry != DMASYNC_NO_ENTRY)
-			json_add_uint(batch, "bad_entry", record->bad_entry);
+		char text[CLIENT_ERROR_TEXT_SIZE];
+
+		error_text(text, sizeof text, record);
+		json_add_string(batch, "error", text);
 	}
 	for (const struct names_flag *flag = names_completion_flags; flag->name; flag++)
 		if (record->flags & flag->flag)
@@ -53,32 +80,13 @@ static json *record_json(const struct dmasync_batch_record *record)
 	return batch;
 }
 
-/* "ok", with what is particular about it; or what went wrong. */
-static void result_text(char *text, size_t size, const struct dmasync_batch_record *record)
-{
-	int length;
-
-	if (record->status < 0 && record->bad_entry != DMASYNC_NO_ENTRY)
-		length = snprintf(text, size, "entry %u: %s", record->bad_entry,
-				  names_reason(record->reason));
-	else if (record->status < 0 && record->reason != DMASYNC_REASON_NONE)
-		length = snprintf(text, size, "%s", names_reason(record->reason));
-	else if (record->status < 0)
-		length = snprintf(text, size, "%s", strerror(-record->status));
-	else
-		length = snprintf(text, size, "ok");
-	for (const struct names_flag *flag = names_completion_flags; flag->name; flag++)
-		if (record->flags & flag->flag && length > 0 && (size_t)length < size)
-			length +=
-				snprintf(text + length, size - (size_t)length, ", %s", flag->name);
-}
-
 static const char *const heads[] = {"batch", "pid",    "queue", "entries", "lines",
 				    "bytes", "queued", "issue", "barrier", "result"};
+#define CELL_SIZE 320
 #define COLUMNS (sizeof heads / sizeof *heads)
 
 /* The cells of one record, in the order of heads. */
-static void record_cells(const struct dmasync_batch_record *record, char cells[COLUMNS][160])
+static void record_cells(const struct dmasync_batch_record *record, char cells[COLUMNS][CELL_SIZE])
 {
 	char text[FORMAT_SIZE];
 	const size_t size = sizeof cells[0];
@@ -98,7 +106,7 @@ static void record_cells(const struct dmasync_batch_record *record, char cells[C
 	result_text(cells[9], size, record);
 }
 
-static void print_stream_row(char cells[COLUMNS][160])
+static void print_stream_row(char cells[COLUMNS][CELL_SIZE])
 {
 	/* A stream cannot know its widest cell: fixed widths. */
 	printf("%10s %8s %5s %7s %8s %10s %8s %8s %8s  %s\n", cells[0], cells[1], cells[2],
@@ -108,7 +116,7 @@ static void print_stream_row(char cells[COLUMNS][160])
 static int print_records(const struct ctl *ctl, const struct dmasync_batch_record *records,
 			 uint32_t count)
 {
-	char cells[COLUMNS][160];
+	char cells[COLUMNS][CELL_SIZE];
 
 	if (ctl->json) {
 		json *document = json_new_object(), *array = json_new_array();
@@ -133,7 +141,7 @@ static int print_records(const struct ctl *ctl, const struct dmasync_batch_recor
 
 static void stream_record(const struct ctl *ctl, const struct dmasync_batch_record *record)
 {
-	char cells[COLUMNS][160];
+	char cells[COLUMNS][CELL_SIZE];
 
 	if (ctl->json) {
 		json_print_line(record_json(record));
@@ -240,7 +248,7 @@ static int follow(const struct ctl *ctl, struct dmasync *ds, uint32_t count,
 	struct dmasync_watch request = {.enable = 1};
 	struct dmasync_done_reply done;
 	struct shown shown = {0};
-	char cells[COLUMNS][160];
+	char cells[COLUMNS][CELL_SIZE];
 	size_t size;
 	int status = connect_daemon(ctl, &watching);
 
@@ -301,10 +309,7 @@ int cmd_batches(struct ctl *ctl, int argc, char **argv)
 	struct dmasync *_connection_ ds = NULL;
 	int status;
 
-	if (!options_parse(ctl, &usage, argc, argv, NULL, &status))
-		return status;
-	status = connect_daemon(ctl, &ds);
-	if (status != CTL_OK)
+	if (!connect_command(ctl, &usage, argc, argv, &ds, &status))
 		return status;
 
 	struct dmasync_batches_reply *reply = calloc(1, REPLY_SIZE_MAX);

@@ -111,10 +111,7 @@ int cmd_clients(struct ctl *ctl, int argc, char **argv)
 	json *array = NULL;
 	int status;
 
-	if (!options_parse(ctl, &usage, argc, argv, NULL, &status))
-		return status;
-	status = connect_daemon(ctl, &ds);
-	if (status != CTL_OK)
+	if (!connect_command(ctl, &usage, argc, argv, &ds, &status))
 		return status;
 
 	if (ctl->json)

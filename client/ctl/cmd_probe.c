@@ -164,7 +164,7 @@ static bool ask_daemon(const struct ctl *ctl, int fd, struct dmasync_probe_reply
 
 int cmd_probe(struct ctl *ctl, int argc, char **argv)
 {
-	uint64_t fd_number = UINT64_MAX;
+	uint64_t fd_number = FILES_NO_FD;
 	const char *path = NULL;
 	const struct option options[] = {
 		{.name = "fd",
@@ -190,18 +190,13 @@ int cmd_probe(struct ctl *ctl, int argc, char **argv)
 		.operand = "PATH",
 	};
 	struct dmasync_probe_reply reply = {0};
-	int status, fd = -1;
+	int status, fd;
 
 	if (!options_parse(ctl, &usage, argc, argv, &path, &status))
 		return status;
-	if (path && fd_number != UINT64_MAX)
-		return ctl_usage("probe: --fd and a path exclude each other");
-	bool has_fd = path || fd_number != UINT64_MAX;
-	if (has_fd) {
-		status = path ? files_open(path, &fd) : files_inherited((int)fd_number, &fd);
-		if (status != CTL_OK)
-			return status;
-	}
+	status = files_choose(path, fd_number, &fd);
+	if (status != CTL_OK)
+		return status;
 
 	json *document = ctl->json ? json_new_object() : NULL;
 	probe_cpus("", document);
@@ -211,7 +206,7 @@ int cmd_probe(struct ctl *ctl, int argc, char **argv)
 	probe_devices("", coherence_here, document);
 	probe_io_uring(document);
 	bool answered = ask_daemon(ctl, fd, &reply, document);
-	if (has_fd)
+	if (fd >= 0)
 		probe_fd(fd, answered ? &reply : NULL, document);
 	if (document)
 		json_print(document);

@@ -154,10 +154,7 @@ int cmd_stats(struct ctl *ctl, int argc, char **argv)
 	size_t size;
 	int status;
 
-	if (!options_parse(ctl, &usage, argc, argv, NULL, &status))
-		return status;
-	status = connect_daemon(ctl, &ds);
-	if (status != CTL_OK)
+	if (!connect_command(ctl, &usage, argc, argv, &ds, &status))
 		return status;
 
 	int r = connect_request(ds, DMASYNC_OP_STATS, &request, sizeof request, -1, &stats,

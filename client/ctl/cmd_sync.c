@@ -19,7 +19,7 @@
 
 struct sync_request {
 	const char *path;
-	uint64_t fd;		 /* UINT64_MAX: none */
+	uint64_t fd;		 /* or FILES_NO_FD */
 	uint64_t scratch;	 /* bytes, where there is neither path nor fd */
 	uint64_t offset, length; /* length UINT64_MAX: to the end */
 	uint64_t rows, stride;
@@ -27,29 +27,25 @@ struct sync_request {
 	int direction, backend, memory;
 };
 
-static int open_buffer(struct dmasync *ds, const struct sync_request *request,
+/* `fd`: of the command line, or -1 for a new buffer. */
+static int make_buffer(struct dmasync *ds, const struct sync_request *request, int fd,
 		       struct dmasync_buffer **ret)
 {
-	int fd, status, r;
+	uint32_t flags = names_backend_flag(request->backend);
+	struct dmasync_buffer_params params;
+	int r;
 
-	if (!request->path && request->fd == UINT64_MAX) {
-		struct dmasync_buffer_params params;
-
-		dmasync_buffer_params_init(&params);
-		params.flags = names_backend_flag(request->backend);
-		params.bytes = request->scratch;
-		params.memory = (enum dmasync_memory)request->memory;
-		r = dmasync_buffer_alloc(ds, &params, ret);
-		return r < 0 ? connect_explain(ds, "scratch buffer", r) : CTL_OK;
+	if (fd >= 0) {
+		r = dmasync_buffer_import(ds, fd, flags, ret);
+		return r < 0 ? connect_explain(ds, request->path ? request->path : "--fd", r)
+			     : CTL_OK;
 	}
-
-	status = request->path ? files_open(request->path, &fd)
-			       : files_inherited((int)request->fd, &fd);
-	if (status != CTL_OK)
-		return status;
-	r = dmasync_buffer_import(ds, fd, names_backend_flag(request->backend), ret);
-	close(fd);
-	return r < 0 ? connect_explain(ds, request->path ? request->path : "--fd", r) : CTL_OK;
+	dmasync_buffer_params_init(&params);
+	params.flags = flags;
+	params.bytes = request->scratch;
+	params.memory = (enum dmasync_memory)request->memory;
+	r = dmasync_buffer_alloc(ds, &params, ret);
+	return r < 0 ? connect_explain(ds, "scratch buffer", r) : CTL_OK;
 }
 
 /* The request's ranges; a long one is cut into several that a unit can hold. */
@@ -177,7 +173,7 @@ static int sync_buffer(const struct ctl *ctl, const struct sync_request *request
 int cmd_sync(struct ctl *ctl, int argc, char **argv)
 {
 	struct sync_request request = {
-		.fd = UINT64_MAX,
+		.fd = FILES_NO_FD,
 		.scratch = UINT64_C(1) << 20,
 		.length = UINT64_MAX,
 		.rows = 1,
@@ -226,21 +222,20 @@ int cmd_sync(struct ctl *ctl, int argc, char **argv)
 	struct dmasync_buffer *buffer = NULL;
 	struct dmasync_queue *queue = NULL;
 	struct dmasync_queue_params params;
-	int status;
+	int status, fd = -1;
 
 	if (!options_parse(ctl, &usage, argc, argv, &request.path, &status))
 		return status;
-	if (request.path && request.fd != UINT64_MAX)
-		return ctl_usage("sync: --fd and a path exclude each other");
 	if (request.for_device && request.for_cpu)
 		return ctl_usage("sync: --for-device and --for-cpu exclude each other");
 	if (request.rows > 1 && request.length == UINT64_MAX)
 		return ctl_usage("sync: --rows needs --length, the bytes of one row");
-	status = connect_daemon(ctl, &ds);
-	if (status != CTL_OK)
-		return status;
-
-	status = open_buffer(ds, &request, &buffer);
+	status = files_choose(request.path, request.fd, &fd);
+	if (status == CTL_OK)
+		status = connect_daemon(ctl, &ds);
+	if (status == CTL_OK)
+		status = make_buffer(ds, &request, fd, &buffer);
+	close_fd(fd);
 	if (status != CTL_OK)
 		return status;
 	dmasync_queue_params_init(&params);

@@ -26,6 +26,15 @@ int connect_daemon(const struct ctl *ctl, struct dmasync **ret)
 	return connect_quietly(ctl, ret, text, sizeof text) < 0 ? ctl_fail("%s", text) : CTL_OK;
 }
 
+bool connect_command(struct ctl *ctl, const struct option_usage *usage, int argc, char **argv,
+		     struct dmasync **ret, int *ret_status)
+{
+	if (!options_parse(ctl, usage, argc, argv, NULL, ret_status))
+		return false;
+	*ret_status = connect_daemon(ctl, ret);
+	return *ret_status == CTL_OK;
+}
+
 int connect_request(struct dmasync *ds, enum dmasync_opcode opcode, struct dmasync_message *request,
 		    size_t request_size, int fd, void *reply, size_t reply_min, size_t reply_max,
 		    size_t *ret_size)

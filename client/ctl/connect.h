@@ -6,13 +6,17 @@
 #ifndef DMASYNC_CTL_CONNECT_H
 #define DMASYNC_CTL_CONNECT_H
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/options.h"
 #include "client/internal.h"
 
 /* Connects; a failure is told on stderr and returned as CTL_FAILED. */
 int connect_daemon(const struct ctl *ctl, struct dmasync **ret);
 
-/* The same without a word: a negative errno, and the sentence in `text`. */
+/* Options of a command without operands, then connect_daemon(). False: return *ret_status. */
+bool connect_command(struct ctl *ctl, const struct option_usage *usage, int argc, char **argv,
+		     struct dmasync **ret, int *ret_status);
+
+/* connect_daemon() without a word: a negative errno, and the sentence in `text`. */
 int connect_quietly(const struct ctl *ctl, struct dmasync **ret, char *text, size_t size);
 
 /*

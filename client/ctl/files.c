@@ -7,7 +7,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/files.h"
 
-int files_open(const char *path, int *ret_fd)
+static int open_path(const char *path, int *ret_fd)
 {
 	/* O_NONBLOCK: the path of a FIFO must not keep us waiting for its other end. */
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -20,7 +20,7 @@ int files_open(const char *path, int *ret_fd)
 	return CTL_OK;
 }
 
-int files_inherited(int fd, int *ret_fd)
+static int duplicate(int fd, int *ret_fd)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
@@ -29,5 +29,17 @@ int files_inherited(int fd, int *ret_fd)
 				"3<>FILE`",
 				fd, strerror(errno));
 	*ret_fd = copy;
+	return CTL_OK;
+}
+
+int files_choose(const char *path, uint64_t fd, int *ret_fd)
+{
+	if (path && fd != FILES_NO_FD)
+		return ctl_usage("--fd %d and the path %s exclude each other", (int)fd, path);
+	if (path)
+		return open_path(path, ret_fd);
+	if (fd != FILES_NO_FD)
+		return duplicate((int)fd, ret_fd);
+	*ret_fd = -1;
 	return CTL_OK;
 }

@@ -3,9 +3,14 @@
 #ifndef DMASYNC_CTL_FILES_H
 #define DMASYNC_CTL_FILES_H
 
-/* Both return CTL_OK with a new fd that the caller closes, or tell why not and return CTL_FAILED.
+#include <stdint.h>
+
+#define FILES_NO_FD UINT64_MAX
+
+/*
+ * Opens `path` or duplicates `fd`, of which at most one may be given (NULL, FILES_NO_FD): a new fd
+ * that the caller closes, or -1 where neither is. CTL_OK, or all was said.
  */
-int files_open(const char *path, int *ret_fd);
-int files_inherited(int fd, int *ret_fd);
+int files_choose(const char *path, uint64_t fd, int *ret_fd);
 
 #endif

@@ -68,15 +68,3 @@ uint32_t names_backend_flag(int backend)
 	}
 	return 0;
 }
-
-const char *names_reason(uint32_t reason)
-{
-	switch (reason) {
-#define REASON_CASE(name, value, error, text)                                                      \
-	case value:                                                                                \
-		return text;
-		DMASYNC_REASONS(REASON_CASE)
-#undef REASON_CASE
-	}
-	return "a reason that this dmasyncctl does not know";
-}

@@ -18,9 +18,6 @@ const char *names_of(const struct option_choice *names, int value);
 /* The word for a backend as a DMASYNC_IMPORT_ flag; 0 for auto. */
 uint32_t names_backend_flag(int backend);
 
-/* The sentence of a DMASYNC_REASON_ value of a peer. */
-const char *names_reason(uint32_t reason);
-
 /* A DMASYNC_COMPLETION_ flag: its bit and word; NULL ends the list. */
 struct names_flag {
 	uint32_t flag;
