@@ -356,7 +356,7 @@ static void fd_says_the_truth(void **state)
 /* Linked with --wrap=read: lets the worker complete a batch while the library is in a read(). */
 ssize_t __real_read(int fd, void *buffer, size_t size);
 ssize_t __wrap_read(int fd, void *buffer, size_t size);
-static struct fake_queue *serve_in_read;
+static _Thread_local struct fake_queue *serve_in_read;
 
 ssize_t __wrap_read(int fd, void *buffer, size_t size)
 {
