@@ -36,7 +36,8 @@ static const struct config_key keys[] = {
 	{"daemon", "log_level", CONFIG_LEVEL, AT(log_level), 0, 0, NULL, "info", true,
 	 "The least urgent messages that are logged."},
 	{"daemon", "observer_group", CONFIG_GROUP, AT(observer_group), 0, 0, NULL, NULL, false,
-	 "Group whose members may see the batch records of others. Unset: root alone."},
+	 "Group whose members may see the batch records of others. Root and the daemon's own user "
+	 "always may."},
 	{"daemon", "allow_simulated", CONFIG_BOOL, AT(allow_simulated), 0, 0, NULL, "no", true,
 	 "Whether clients may register simulated non-coherent buffers, which are for tests."},
 	{"daemon", "helper_threads", CONFIG_COUNT, AT(helper_threads), 2, 64, "threads", "8", false,

@@ -62,7 +62,7 @@ struct config {
 	uint32_t spin_us;
 	uint32_t slice_lines;
 	int log_level;
-	char *observer_group;	 /* who may see others' batch records; NULL: root alone */
+	char *observer_group;	 /* who may see others' batch records beside root and our user */
 	bool allow_simulated;	 /* simulated buffers, for tests */
 	uint32_t helper_threads; /* at least 2: one client never has them all */
 

@@ -63,7 +63,8 @@ bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *p
 	gid_t few[64], *groups = few;
 	socklen_t size = sizeof few;
 
-	if (peer->uid == 0)
+	/* Who runs the daemon could look into its memory anyway. */
+	if (peer->uid == 0 || peer->uid == geteuid())
 		return true;
 	find_observer_group(daemon);
 	if (!connections->observer_known)

@@ -238,7 +238,7 @@ struct dmasync_clients_reply {
 			   /* 24: struct dmasync_client_record records[count], by id */
 };
 
-/* ---- BATCHES and WATCH: batch records; others' records only for root and observer_group ---- */
+/* ---- BATCHES and WATCH: batch records; others' are not for everybody (PROTOCOL.md) ---- */
 
 struct dmasync_batches {
 	struct dmasync_message header;

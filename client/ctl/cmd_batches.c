@@ -298,8 +298,8 @@ int cmd_batches(struct ctl *ctl, int argc, char **argv)
 		.synopsis = "batches [OPTION...]",
 		.about = "The last batches, oldest first: whose they were, what they covered, and "
 			 "what they\n"
-			 "cost. Others' batches are shown to root and the daemon's "
-			 "observer_group only.\n"
+			 "cost. Others' batches are shown to root, the daemon's user and "
+			 "its observer_group.\n"
 			 "With --follow --json, one document a line; {\"lost\": N} stands for "
 			 "batches that\n"
 			 "came faster than they were read.\n",

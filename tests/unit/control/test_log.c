@@ -152,10 +152,10 @@ static int log_to_journal(void)
 
 	if (unshare(CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0)) < 0 ||
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-	    mount("tmpfs", "/run", "tmpfs", 0, NULL) < 0)
+	    mount("tmpfs", "/run", "tmpfs", 0, NULL) < 0 || mkdir("/run/systemd", 0755) < 0 ||
+	    mkdir("/run/systemd/journal", 0755) < 0)
 		return 77;
-	if (mkdir("/run/systemd", 0755) < 0 || mkdir("/run/systemd/journal", 0755) < 0 ||
-	    bind(journal, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	if (bind(journal, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 	    pipe2(fds, O_NONBLOCK) < 0 || fstat(fds[1], &st) < 0)
 		return 1;
 	dup2(fds[1], STDERR_FILENO);
