@@ -9,7 +9,7 @@
 
 #include "client/internal.h"
 
-/* A peek that finds nothing asks the socket for a hang-up at most so often. */
+/* A caller that never sleeps asks the socket for a hang-up at most so often. */
 #define CHECK_NS 10000000
 /* Looks at the ring between two looks at the clock. */
 #define SPIN_LOOKS 16
@@ -108,9 +108,26 @@ static int take_last(struct dmasync_queue *queue, struct dmasync_completion *ret
 	return r == 0 ? -ECONNRESET : r;
 }
 
-DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_completion *ret)
+/*
+ * A dead daemon writes nothing into the ring, so a caller that never sleeps must be told by
+ * somebody: now and then this asks the socket. Whoever came because queue_fd was readable may have
+ * come for that very reason, and is told at once.
+ */
+static bool daemon_gone(struct dmasync_queue *queue)
 {
 	int64_t now;
+
+	if (control_broken(queue->ds))
+		return true;
+	now = now_ns();
+	if (now < queue->next_check_ns && queue->epoll_fd < 0)
+		return false;
+	queue->next_check_ns = now + CHECK_NS;
+	return !control_alive(queue->ds, 0);
+}
+
+DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_completion *ret)
+{
 	int r;
 
 	if (!fork_guard_ok(queue->ds))
@@ -120,20 +137,11 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 		queue_fd_settle(queue);
 	if (r != 0)
 		return r;
-	/*
-	 * A dead daemon writes nothing into the ring, so a caller that only peeks must be told by
-	 * somebody. Whoever came because queue_fd was readable may have come for that very reason.
-	 */
-	if (control_broken(queue->ds))
+	if (daemon_gone(queue))
 		return take_last(queue, ret);
-	now = now_ns();
-	if (now < queue->next_check_ns && queue->epoll_fd < 0)
-		return 0;
-	queue->next_check_ns = now + CHECK_NS;
-	if (!control_alive(queue->ds, 0))
-		return take_last(queue, ret);
-	/* That took a system call: what came meanwhile is worth more than a readable fd. */
-	r = completion_take(queue, ret);
+	/* Where that took a system call: what came meanwhile is worth more than a readable fd. */
+	if (queue->epoll_fd >= 0)
+		r = completion_take(queue, ret);
 	queue_fd_settle(queue);
 	return r;
 }
@@ -227,7 +235,7 @@ static int wait_until(struct dmasync_queue *queue, struct dmasync_completion *re
 	if (atomic_load_explicit(&queue->submitted, memory_order_relaxed) == queue->read)
 		return -ENODATA;
 	if (timeout_ns == 0)
-		return -ETIMEDOUT;
+		return daemon_gone(queue) ? take_last(queue, ret) : -ETIMEDOUT;
 	start = now_ns();
 	if (timeout_ns > 0 && __builtin_add_overflow(start, timeout_ns, &deadline))
 		deadline = INT64_MAX;

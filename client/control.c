@@ -84,13 +84,13 @@ static int gone(struct dmasync *ds)
 			     ds->path);
 }
 
-static int nonsense(struct dmasync *ds, const char *what, unsigned long value,
-		    unsigned long expected)
+static int nonsense(struct dmasync *ds, const char *what, uint64_t value, uint64_t expected)
 {
 	return control_error(ds, control_break(ds, -EPROTO),
-			     "what answers at %s does not speak dmasync's protocol: %s is %lu "
-			     "instead of %lu; the connection was ended",
-			     ds->path, what, value, expected);
+			     "what answers at %s does not speak dmasync's protocol: %s is %llu "
+			     "instead of %llu; the connection was ended",
+			     ds->path, what, (unsigned long long)value,
+			     (unsigned long long)expected);
 }
 
 static int timed_out(struct dmasync *ds, const char *doing)
@@ -224,7 +224,7 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 		if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
 		    packet->size < sizeof packet->header) {
 			packet_close(packet);
-			return nonsense(ds, "the size of a message", (unsigned long)n,
+			return nonsense(ds, "the size of a message", (uint64_t)n,
 					sizeof packet->header);
 		}
 		memcpy(&packet->header, ds->receive, sizeof packet->header);
@@ -277,7 +277,11 @@ static int refused(struct dmasync *ds, const struct packet *packet)
 		return nonsense(ds, "the size of an error answer", packet->size, sizeof error);
 	memcpy(&error, ds->receive, sizeof error);
 	if (error.error >= 0 || error.error < -4095)
-		return nonsense(ds, "the errno of an error answer", (unsigned long)error.error, 0);
+		return control_error(
+			ds, control_break(ds, -EPROTO),
+			"dmasyncd at %s refused a request with %d, which is no negative "
+			"errno; the connection was ended",
+			ds->path, error.error);
 	control_text(error.text, sizeof error.text);
 	return control_error(ds, error.error, "%s",
 			     error.text[0] ? error.text : describe(error.error));

@@ -156,22 +156,24 @@ static void the_last_completions(void **state)
 	}
 }
 
-/* Who only ever peeks must hear of it too, though nothing wakes him. */
+/* Who never sleeps must hear of it too, though nothing wakes him. */
 static void a_peeker_is_told(void **state)
 {
-	struct bench b = bench_start(0);
-	struct dmasync_completion c;
-	int r;
-
 	(void)state;
-	submit(&b, 1);
-	assert_int_equal(dmasync_peek(b.queue, &c), 0);
-	fake_die(b.fake);
-	do {
-		r = dmasync_peek(b.queue, &c);
-	} while (r == 0);
-	assert_int_equal(r, -ECONNRESET);
-	bench_stop(&b);
+	for (int waits = 0; waits < 2; waits++) {
+		struct bench b = bench_start(0);
+		struct dmasync_completion c;
+		int r;
+
+		submit(&b, 1);
+		assert_int_equal(dmasync_peek(b.queue, &c), 0);
+		fake_die(b.fake);
+		do {
+			r = waits ? dmasync_wait(b.queue, &c, 0) : dmasync_peek(b.queue, &c);
+		} while (r == (waits ? -ETIMEDOUT : 0));
+		assert_int_equal(r, -ECONNRESET);
+		bench_stop(&b);
+	}
 }
 
 /* ---- SIGPIPE ---- */
