@@ -4,6 +4,7 @@
 #   make            build into build/
 #   make demo       install what is missing, build, run the demo
 #   make check      install what is missing for the tests, build, run them
+#   make check-vm   the same in virtual machines with arm64 kernels; check-vm-all: every case
 #   make deps       only install what is missing
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -65,10 +66,14 @@ check: test-deps
 	@$(MAKE) --no-print-directory compile
 	$(MESON) test -C $(BUILD) --no-rebuild --print-errorlogs $(TEST_OPTIONS)
 
+check-vm check-vm-all:
+	@scripts/install-deps.sh vm
+	tests/vm/check.sh $(if $(filter %-all,$@),--all) $(CASES)
+
 install: compile
 	DESTDIR="$(DESTDIR)" $(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all configure compile deps build-deps test-deps demo check install clean
+.PHONY: all configure compile deps build-deps test-deps demo check check-vm check-vm-all install clean

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 # The Debian packages that dmasync needs, and their installation. Debian 12 and newer.
 #
-#   install-deps.sh [build|test]            install what is missing
-#   install-deps.sh --missing [build|test]  only print its names
+#   install-deps.sh [build|test|vm]            install what is missing
+#   install-deps.sh --missing [build|test|vm]  only print its names
 #
-# "build" is for building and for the demo, "test" (the default) adds what the tests need. Missing
+# "build" is for building and for the demo, "test" (the default) adds what the tests need, "vm" what
+# the tests in virtual machines need beyond that (tests/vm). Missing
 # packages are installed unasked for root and where INSTALL_DEPS=1, after a question on a terminal
 # that has sudo; otherwise the command is printed and the exit status is 1.
 set -eu
@@ -46,6 +47,15 @@ test_packages='
 	xz-utils
 '
 
+vm_packages='
+	cpio
+	kmod
+	mmdebstrap
+	e2fsprogs
+	qemu-system-arm
+	zstd
+'
+
 only_print=
 if [ "${1-}" = --missing ]; then
 	only_print=yes
@@ -54,8 +64,9 @@ fi
 case "${1-test}" in
 build) wanted=$build_packages ;;
 test) wanted="$build_packages $test_packages" ;;
+vm) wanted="$build_packages $test_packages $vm_packages" ;;
 *)
-	echo "usage: $0 [--missing] [build|test]" >&2
+	echo "usage: $0 [--missing] [build|test|vm]" >&2
 	exit 2
 	;;
 esac

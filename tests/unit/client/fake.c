@@ -101,8 +101,7 @@ static void send_reply(struct fake *fake, int mode, void *reply, size_t size, in
 		pthread_mutex_lock(&fake->lock);
 		memcpy(fake->late, packet, size);
 		fake->late_size = size;
-		for (size_t i = 0; i < n; i++)
-			fake->late_fds[i] = fds[i];
+		memcpy(fake->late_fds, fds, n * sizeof *fds);
 		fake->late_fd_count = n;
 		pthread_mutex_unlock(&fake->lock);
 		return;
@@ -235,13 +234,12 @@ static void answer_queue_create(struct fake *fake, int mode,
 	if (mode == FAKE_BAD_BODY)
 		reply.depth *= 2;
 	assert_int_equal(pipe2(doorbell, O_CLOEXEC | flags), 0);
-	assert_int_equal(pipe2(notification, O_CLOEXEC | flags), 0);
+	assert_int_equal(pipe2(notification, O_CLOEXEC | O_NONBLOCK), 0);
 	fq->doorbell_fd = doorbell[0];
 	fcntl(fq->doorbell_fd, F_SETFL, O_NONBLOCK);
 	fds[DMASYNC_QUEUE_DOORBELL] = doorbell[1];
 	fds[DMASYNC_QUEUE_NOTIFICATION] = notification[0];
 	fq->notification_fd = notification[1];
-	fcntl(fq->notification_fd, F_SETFL, O_NONBLOCK);
 	fq->mirror = calloc(request->units, sizeof *fq->mirror);
 	fq->fetched = fq->completed = DMASYNC_RING_START;
 	fq->used = true;

@@ -69,8 +69,7 @@ struct fake_batch {
 struct fake {
 	char directory[64];
 	char path[96];
-	int listen_fd, stop_fd;
-	_Atomic int connection_fd;
+	int listen_fd, stop_fd, connection_fd;
 	pthread_t thread;
 	_Atomic int mode[FAKE_OPCODES];
 	_Atomic uint32_t requests[FAKE_OPCODES];

@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -353,45 +352,6 @@ static void fd_says_the_truth(void **state)
 	bench_stop(&b);
 }
 
-/* Linked with --wrap=read: lets the worker complete a batch while the library is in a read(). */
-ssize_t __real_read(int fd, void *buffer, size_t size);
-ssize_t __wrap_read(int fd, void *buffer, size_t size);
-static _Thread_local struct fake_queue *serve_in_read;
-
-ssize_t __wrap_read(int fd, void *buffer, size_t size)
-{
-	struct fake_queue *fq = serve_in_read;
-
-	serve_in_read = NULL;
-	if (fq)
-		fake_serve(fq, 1);
-	return __real_read(fd, buffer, size);
-}
-
-/* A completion between the look at the ring and the announcement brings no notification. */
-static void fd_closes_the_window(void **state)
-{
-	struct bench b = bench_start(8, 0);
-	struct dmasync_completion c;
-	int fd = dmasync_queue_fd(b.queue);
-
-	(void)state;
-	submit(&b, 1);
-	submit(&b, 2);
-	fake_serve(b.fq, 1);
-	assert_true(readable(fd));
-	serve_in_read = b.fq;
-	assert_int_equal(dmasync_peek(b.queue, &c), 1);
-	assert_null(serve_in_read);
-	assert_true(c.user_data == 1);
-	assert_int_equal(atomic_load(&b.fq->notifications), 1);
-	assert_true(readable(fd));
-	assert_int_equal(dmasync_peek(b.queue, &c), 1);
-	assert_true(c.user_data == 2);
-	assert_false(readable(fd));
-	bench_stop(&b);
-}
-
 static void *serve_three(void *argument)
 {
 	fake_work(argument, 3, 1);
@@ -450,7 +410,6 @@ int main(void)
 		fake_test(sync_keeps_the_others),
 		fake_test(sync_returns_the_status),
 		fake_test(fd_says_the_truth),
-		fake_test(fd_closes_the_window),
 		fake_test(fd_knows_the_stash),
 		fake_test(fd_tells_of_damage),
 	};

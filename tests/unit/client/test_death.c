@@ -11,8 +11,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -85,31 +83,6 @@ static void a_sleeper_wakes(void **state)
 	assert_int_equal(dmasync_wait(b.queue, &c, -1), -ECONNRESET);
 	assert_int_equal(dmasync_peek(b.queue, &c), -ECONNRESET);
 	assert_int_equal(dmasync_batch_begin(b.queue, &batch), -ECONNRESET);
-	bench_stop(&b);
-}
-
-static void *half_close_when_it_sleeps(void *argument)
-{
-	struct bench *b = argument;
-
-	while (!dmasync_ring_is_sleeping(&b->fq->ring.header->client_sleeping))
-		sched_yield();
-	shutdown(b->fake->connection_fd, SHUT_WR);
-	return NULL;
-}
-
-/* A daemon that only stops sending has given up on us as well. */
-static void half_closed(void **state)
-{
-	struct bench b = bench_start(0);
-	struct dmasync_completion c;
-	pthread_t thread;
-
-	(void)state;
-	submit(&b, 1);
-	assert_int_equal(pthread_create(&thread, NULL, half_close_when_it_sleeps, &b), 0);
-	assert_int_equal(dmasync_wait(b.queue, &c, -1), -ECONNRESET);
-	pthread_join(thread, NULL);
 	bench_stop(&b);
 }
 
@@ -310,12 +283,8 @@ static int child_calls(struct bench *b, struct dmasync_batch *batch)
 	struct dmasync_batch *other = NULL;
 	struct dmasync_completion c;
 	struct dmasync *ds = NULL;
-	unsigned char pages[1];
 	char text[128];
 
-	/* The ring is not even mapped: a child cannot be a second producer by mistake. */
-	if (mincore(b->queue->memory, 4096, pages) == 0 || errno != ENOMEM)
-		return 15;
 	dmasync_buffer_params_init(&buffer_params);
 	dmasync_queue_params_init(&queue_params);
 	if (dmasync_get_info(b->ds, &info) != -ECHILD)
@@ -392,7 +361,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fake_test(a_sleeper_wakes),
-		fake_test(half_closed),
 		fake_test(sync_ends_as_well),
 		fake_test(the_last_completions),
 		fake_test(a_peeker_is_told),

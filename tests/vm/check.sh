@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# All that is shown on running arm64 kernels: `make check-vm`. Builds for arm64, boots one guest for
+# each case of cases/, and prints one table. `--all` runs also the cases that are not quick; names
+# of cases run just these. Results also go to RESULTS (default build-arm64/vm-results.tsv).
+set -eu
+. "$(dirname "$0")/lib/env.sh"
+. "$vm_dir/lib/foreign-apt.sh"
+. "$vm_dir/lib/kernel.sh"
+. "$vm_dir/lib/build.sh"
+. "$vm_dir/lib/initrd.sh"
+. "$vm_dir/lib/boot.sh"
+
+all= wanted=
+for argument in "$@"; do
+  case $argument in
+  --all) all=yes ;;
+  -*) say "check.sh [--all] [CASE...]; cases: $(cd "$vm_dir/cases" && ls | sed -n 's/\.conf$//p' | tr '\n' ' ')"; exit 2 ;;
+  *) wanted="$wanted $argument" ;;
+  esac
+done
+
+need qemu-system-aarch64 qemu-system-arm
+need cpio cpio
+need modprobe kmod
+need xz xz-utils
+started=$SECONDS
+(build_arm64) || exit $?
+. "$vm_dir/lib/build.sh"
+build_plugin
+say "built for arm64 in $((SECONDS - started)) s"
+
+results=${RESULTS:-$arm64_build/vm-results.tsv}
+work=$(mktemp -d "$cache/run.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+: > "$results"
+passed=0 failed=0 skipped=0 table=
+
+# One case: its .conf names kernel, cpu, modules, parameters; its .guest runs inside; its .host, where
+# there is one, looks at what the guest left (executed operations, content) and prints VM-RESULT lines.
+run_case() {
+  local name=$1 status=0
+  kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count=
+  . "$vm_dir/cases/$name.conf"
+  (kernel_get "$kernel_name") 2> "$work/why" || { status=$?; return $status; }
+  kernel="$cache/kernels/$kernel_name"
+  local initrd="$work/$kernel_name-$(echo "$modules" | tr ' ' '_').initrd"
+  # shellcheck disable=SC2086
+  [ -e "$initrd" ] || initrd_make "$kernel" "$initrd" $modules
+  make_share "$work/share" "$vm_dir/cases/$name.guest"
+  log="$work/$name.log"
+  # shellcheck disable=SC2086
+  [ -z "$count" ] || qemu="$qemu -plugin $plugin -d plugin -D $work/$name.counts"
+  # shellcheck disable=SC2086
+  VM_SMP=$smp VM_MEMORY=$memory boot "$kernel" "$initrd" "$work/share" "$cpu" "$log" "$seconds" "$parameters" $qemu || status=$?
+  if [ -e "$vm_dir/cases/$name.host" ]; then
+    (counts="$work/$name.counts" log="$log" share="$work/share" bash "$vm_dir/cases/$name.host") >> "$log" 2>&1 || status=1
+  fi
+  return $status
+}
+
+for conf in "$vm_dir"/cases/*.conf; do
+  name=$(basename "$conf" .conf)
+  if [ -n "$wanted" ]; then
+    case " $wanted " in *" $name "*) ;; *) continue ;; esac
+  elif [ -z "$all" ] && ! (quick=yes; . "$conf"; [ "$quick" = yes ]); then
+    continue
+  fi
+  begun=$SECONDS status=0
+  run_case "$name" || status=$?
+  took=$((SECONDS - begun))
+  p=0 f=0 s=0
+  if [ $status = 77 ]; then
+    s=1
+    printf '%s\tskip\t%s\t%s\n' "$name" "$name" "$(cat "$work/why")" >> "$results"
+  else
+    p=$(grep -c '^VM-RESULT [^ ]* pass' "$log" || true)
+    f=$(grep -c '^VM-RESULT [^ ]* fail' "$log" || true)
+    s=$(grep -c '^VM-RESULT [^ ]* skip' "$log" || true)
+    sed -n 's/^VM-RESULT \([^ ]*\) \([^ ]*\) \{0,1\}\(.*\)/'"$name"'\t\2\t\1\t\3/p' "$log" >> "$results"
+    # A guest that died, hung or tested nothing is a failure of its own.
+    if [ $status != 0 ] && [ "$f" = 0 ] || [ $((p + f + s)) = 0 ]; then
+      f=$((f + 1))
+      printf '%s\tfail\tguest\tended with %s\n' "$name" "$status" >> "$results"
+    fi
+    sed -n 's/^VM-TABLE /  /p' "$log"
+    if [ "$f" != 0 ]; then
+      say "---- $name"
+      grep -v '^VM-TABLE' "$log" | tail -60 >&2
+    fi
+  fi
+  table="$table$(printf '%-22s %-12s %-34s %5d %5d %5d %5d s' "$name" "$kernel_name" "$cpu" "$p" "$f" "$s" "$took")
+"
+  say "$(printf '%-22s %d passed, %d failed, %d skipped, %d s' "$name" "$p" "$f" "$s" "$took")"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+done
+
+printf '\n%-22s %-12s %-34s %5s %5s %5s %7s\n' case kernel cpu pass fail skip time
+printf '%s' "$table"
+grep -P '\tskip\t' "$results" | awk -F'\t' '{ printf "skipped: %s %s: %s\n", $1, $3, $4 }' || true
+printf '%d s in all\n%d passed, %d failed, %d skipped\n' $((SECONDS - started)) "$passed" "$failed" "$skipped"
+[ "$failed" = 0 ] && [ $((passed + skipped)) -gt 0 ]

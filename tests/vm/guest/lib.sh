@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+# For the scripts that run in a guest: results in one form, and a daemon to talk to. /bin/sh.
+
+build=$(cat /mnt/host-path)
+ctl="$build/client/ctl/dmasyncctl"
+export DMASYNC_SOCKET=/tmp/dmasync.socket
+failures=0
+
+# result NAME pass|fail|skip [WORDS]: the host counts these lines.
+result() {
+	name=$1 outcome=$2
+	shift 2
+	echo "VM-RESULT $name $outcome $*"
+	[ "$outcome" = fail ] && failures=$((failures + 1))
+	return 0
+}
+
+# check NAME COMMAND...: passes where the command does; 77 is a skip. Its output is shown on failure.
+check() {
+	check_name=$1
+	shift
+	begun=$(cut -d. -f1 /proc/uptime)
+	"$@" > "/tmp/out.$check_name" 2>&1
+	status=$?
+	took="$(($(cut -d. -f1 /proc/uptime) - begun)) s"
+	case $status in
+	0) result "$check_name" pass "$took" ;;
+	77) result "$check_name" skip "$(tail -1 "/tmp/out.$check_name")" ;;
+	*) sed "s/^/    /" "/tmp/out.$check_name" | tail -40
+	   result "$check_name" fail "status $status after $took" ;;
+	esac
+}
+
+# equal NAME EXPECTED SEEN
+equal() {
+	if [ "$2" = "$3" ]; then result "$1" pass "$3"; else result "$1" fail "expected $2, seen $3"; fi
+}
+
+# daemon_start [OPTION...]: with the configuration on standard input; returns when it is ready.
+daemon_start() {
+	cat > /tmp/dmasyncd.conf
+	"$build/daemon/dmasyncd" --config /tmp/dmasyncd.conf --socket "$DMASYNC_SOCKET" "$@" 2> /tmp/daemon.log &
+	daemon_pid=$!
+	tries=0
+	until "$ctl" stats > /dev/null 2>&1; do
+		tries=$((tries + 1))
+		if [ $tries -gt 100 ] || ! kill -0 "$daemon_pid" 2> /dev/null; then
+			cat /tmp/daemon.log
+			return 1
+		fi
+		usleep 50000
+	done
+}
+
+daemon_stop() {
+	kill -TERM "$daemon_pid" && wait "$daemon_pid"
+}
+
+# At the end of every case's script.
+finish() { exit "$((failures > 0))"; }
+
+# native SUITE...: the project's own tests of these suites, as meson lists them.
+native() {
+	for suite in "$@"; do
+		while read -r listed name seconds command; do
+			[ "$listed" = "$suite" ] || continue
+			case " $LEFT_OUT " in *" $name "*) continue ;; esac
+			check "$name" env DMASYNC_TEST_ROUNDS=${ROUNDS:-20} timeout $((seconds * 4)) env $command
+		done < /mnt/tests
+	done
+}

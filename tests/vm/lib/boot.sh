@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# Runs one guest. Sourced after build.sh.
+
+# The share: binaries of the build (without objects), the case's script, the path it stands for.
+make_share() { # FOLDER CASE-SCRIPT
+  mkdir -p "$1"
+  copy_programs "$arm64_build" "$1/build"
+  cp "$2" "$1/case"
+  cp "$vm_dir/guest/lib.sh" "$1/lib.sh"
+  chmod +x "$1/case"
+  echo "$arm64_build" > "$1/host-path"
+  write_test_list "$1/tests"
+}
+
+# What a guest needs of a build folder: programs, libraries, generated data; no objects.
+copy_programs() {
+  rm -rf "$2"
+  mkdir -p "$2"
+  (cd "$1" && find . \( -name '*.p' -o -name meson-private -o -name meson-logs -o -name meson-info \) -prune -o \
+    \( -type f -o -type l \) ! -name '*.a' ! -name 'build.ninja' ! -name '.ninja*' ! -name compile_commands.json -print0 |
+    cpio -0 -p -d -m --quiet "$2")
+}
+
+# boot KERNEL-FOLDER INITRD SHARE CPU LOG SECONDS KERNEL-PARAMETERS QEMU-ARGUMENTS...
+# Returns what the case's script returned; 99 where the guest never said.
+boot() {
+  local kernel=$1 initrd=$2 share=$3 cpu=$4 log=$5 seconds=$6 parameters=$7 status
+  shift 7
+  # shellcheck disable=SC2086
+  timeout --kill-after=5 "$seconds" qemu-system-aarch64 -M virt -cpu "$cpu" -smp "${VM_SMP:-2}" -m "${VM_MEMORY:-1G}" \
+    -nographic -no-reboot -nodefaults -serial stdio -kernel "$kernel/Image" -initrd "$initrd" \
+    -append "console=ttyAMA0 panic=-1 quiet loglevel=3 $parameters" \
+    -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" \
+    "$@" < /dev/null 2>&1 | tr -d '\r' > "$log" || true
+  status=$(sed -n 's/^VM-EXIT //p' "$log" | tail -1)
+  return "${status:-99}"
+}
