@@ -82,9 +82,11 @@ static void inspect_memfd(int fd, int seals, struct buffer_facts *ret)
 	struct stat status;
 
 	if (!(seals & F_SEAL_SHRINK)) {
+		/* Files on tmpfs and hugetlbfs have seals too. */
 		refuse(ret, -EINVAL,
-		       "the memfd is not sealed against shrinking, so the daemon's mapping could "
-		       "fault; create it with MFD_ALLOW_SEALING and add F_SEAL_SHRINK");
+		       "the fd is neither a dma-buf nor a memfd sealed against shrinking, so the "
+		       "daemon's mapping could fault; create a memfd with MFD_ALLOW_SEALING and "
+		       "add F_SEAL_SHRINK");
 		return;
 	}
 	/* fstat(), not lseek(): the file position is the client's too. */

@@ -86,7 +86,7 @@ static const char *fd_kind(const struct fd_facts *facts)
 	if (facts->sealed)
 		return "memfd, sealed against shrinking";
 	if (facts->sealable)
-		return "memfd without F_SEAL_SHRINK";
+		return "memfd, or file in memory, without F_SEAL_SHRINK";
 	return "neither a dma-buf nor a memfd";
 }
 
