@@ -37,6 +37,12 @@ static uint64_t round_down(uint64_t address, size_t line)
 	return address & ~(uint64_t)(line - 1);
 }
 
+/* `bytes`, a multiple of `line`, in lines. A division here would be a third of an entry's check. */
+static uint64_t to_lines(uint64_t bytes, size_t line)
+{
+	return bytes >> __builtin_ctzl(line);
+}
+
 /* What the table in DESIGN's words asks for: nothing, a clean or a flush. */
 enum operation { OPERATION_NONE, OPERATION_CLEAN, OPERATION_FLUSH };
 
@@ -58,7 +64,7 @@ static void add_plain_run(struct cache_batch *batch, uint64_t first_byte, uint64
 			  uint32_t op, size_t line)
 {
 	uint64_t start = round_down(first_byte, line);
-	uint64_t lines = (round_down(last_byte, line) - start) / line + 1;
+	uint64_t lines = to_lines(round_down(last_byte, line) - start, line) + 1;
 
 	/*
 	 * Merged with the run before where it begins inside it or where it ends: the line that two
@@ -70,7 +76,8 @@ static void add_plain_run(struct cache_batch *batch, uint64_t first_byte, uint64
 
 		if (last->op == op && start >= last->start && start <= last_end) {
 			uint64_t end = start + lines * line;
-			uint64_t merged = ((end > last_end ? end : last_end) - last->start) / line;
+			uint64_t merged =
+				to_lines((end > last_end ? end : last_end) - last->start, line);
 
 			if (merged <= UINT32_MAX) {
 				last->amount = (uint32_t)merged;
@@ -165,7 +172,8 @@ static enum dmasync_reason check_entry(struct cache_batch *batch, struct dmasync
 	if (rows.rows == 1 || rows.stride - entry.length < step) {
 		uint64_t last_byte = first_byte + span - 1;
 
-		bound = (round_down(last_byte, step) - round_down(first_byte, step)) / step + 1;
+		bound = to_lines(round_down(last_byte, step) - round_down(first_byte, step), step) +
+			1;
 		if (bound > UINT32_MAX)
 			return DMASYNC_REASON_TOO_MANY_LINES;
 		add_plain_run(batch, first_byte, last_byte, op, step);
