@@ -72,7 +72,13 @@ void worker_answer(struct worker *worker, struct worker_command *command);
 void worker_sync_done(struct worker *worker, struct worker_command *command);
 void worker_settle(struct worker *worker); /* something was let go of: who can be answered? */
 
-/* worker_batch.c: a batch from fetch to publish */
+/* worker_publish.c: the end of a batch */
+void worker_complete_batch(struct worker *worker, struct batch *batch);
+/* error: of the kernel's ioctl, or 0 for the reason's own. */
+void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_reason reason,
+		       int error);
+
+/* worker_batch.c: a batch from fetch to barrier */
 bool worker_poll_queue(struct worker *worker, struct queue *queue); /* true: a batch was fetched */
 bool worker_queue_has_work(struct worker *worker, struct queue *queue);
 void worker_start_sync(struct worker *worker, struct worker_command *command);

@@ -63,6 +63,9 @@ struct fixture {
 
 extern struct trace trace;
 
+/* `full`, or what $DMASYNC_TEST_ROUNDS allows: an emulated machine is a hundred times slower. */
+uint64_t rounds(uint64_t full);
+
 struct client; /* never looked into by a worker: any address will do */
 #define CLIENT ((struct client *)(uintptr_t)0x1000)
 

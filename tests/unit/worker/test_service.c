@@ -111,7 +111,7 @@ static void no_doorbell_is_lost(void **state)
 	(void)state;
 	struct dmasync_ring_completion completion;
 
-	for (uint64_t i = 0; i < 20000; i++) {
+	for (uint64_t i = 0; i < rounds(20000); i++) {
 		trace.count = 0;
 		submit_clean(&fixture.first, 64, 64);
 		reap(&fixture.first, &completion);
@@ -128,7 +128,7 @@ static void no_notification_is_lost(void **state)
 	struct dmasync_ring_completion completion;
 	uint64_t slept = 0;
 
-	for (uint64_t i = 0; i < 20000; i++) {
+	for (uint64_t i = 0; i < rounds(20000); i++) {
 		trace.count = 0;
 		submit_clean(&fixture.first, 64, 64);
 		while (!try_reap(&fixture.first, &completion)) {

@@ -165,7 +165,7 @@ static void batches_complete_in_order_across_the_wrap(void **state)
 {
 	(void)state;
 	trace.ring = NULL;
-	for (uint64_t i = 0; i < 1000; i++) { /* 0xffffff00 + 256 is 2^32 */
+	for (uint64_t i = 0; i < rounds(1000); i++) { /* 0xffffff00 + 256 is 2^32 */
 		struct dmasync_ring_completion completion;
 
 		for (uint64_t k = 0; k < 4; k++) {
