@@ -219,7 +219,7 @@ static void fault(struct worker *worker, struct batch *batch)
 	struct queue *queue = batch->queue;
 
 	counter_add(&worker->stats.faults, 1);
-	batch->cache.lines = 0;
+	batch->cache.lines = batch->cache.bytes = 0;
 	worker_fail_batch(worker, batch, DMASYNC_REASON_FAULT, 0);
 	if (!queue || queue->broken)
 		return;

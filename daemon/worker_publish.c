@@ -142,7 +142,7 @@ void worker_complete_batch(struct worker *worker, struct batch *batch)
 		.entries = cache->entries,
 		.flags = batch->flags,
 		.lines = cache->lines,
-		.bytes = cache->lines * worker->params.cache->line,
+		.bytes = cache->bytes,
 		.queued_ns = batch->fetched_ns - batch->submit_ns,
 		.issue_ns = batch->issue_end_ns - batch->issue_start_ns,
 		.barrier_ns = batch->barrier_end_ns - batch->issue_end_ns,

@@ -254,6 +254,7 @@ static bool issue_range(struct cache_batch *batch, const struct cache_ops *ops, 
 	issue_lines(ops, op, at, at + (uint64_t)n * line, line);
 	*budget -= n;
 	batch->lines += n;
+	batch->bytes += (uint64_t)n * line;
 	if (n < left) {
 		batch->progress += n;
 		return false;
@@ -308,4 +309,5 @@ void cache_batch_rewind(struct cache_batch *batch)
 	batch->row = 0;
 	batch->progress = 0;
 	batch->lines = 0;
+	batch->bytes = 0;
 }

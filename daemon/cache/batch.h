@@ -73,6 +73,7 @@ struct cache_batch {
 	uint32_t progress; /* lines done of a plain run, or of the current row */
 	uint32_t row;	   /* of a strided run */
 	uint64_t lines;	   /* issued so far */
+	uint64_t bytes;	   /* what they cover: simulated lines have a size of their own */
 };
 
 /* A batch of `count` units from `first`; mask + 1 units in the mirror. */
@@ -93,7 +94,8 @@ enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available
 				   uint64_t max_lines, cache_lookup lookup, void *context);
 
 /*
- * Issues line operations worth up to `budget`: one for each line, one for each run or row begun.
+ * Issues line operations worth up to `budget` (at least 2, or it never gets on): one for each line,
+ * one for each run or row begun.
  * Returns what is left of it, 0 included; true in *ret_done once everything is issued. The caller
  * executes ops.open() before the first call and ops.complete() after the last. Faults on
  * mappings that went away: run under a guard.
