@@ -271,6 +271,7 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 		int r = worker_start(
 			&(const struct worker_params){
 				.index = i,
+				.count = count,
 				.cpu = cpus[i],
 				.cache = &daemon->cache,
 				.spin_us = daemon->config.spin_us,

@@ -212,6 +212,8 @@ int worker_start(const struct worker_params *params, struct worker **ret)
 	if (!worker)
 		return -ENOMEM;
 	worker->params = *params;
+	if (worker->params.count == 0)
+		worker->params.count = 1;
 	worker->page_fd = -1;
 	worker->wake_fd = eventfd(0, EFD_CLOEXEC);
 	r = worker->wake_fd < 0 ? -errno : make_page(worker);

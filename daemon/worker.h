@@ -79,7 +79,8 @@ struct worker_stats {
 };
 
 struct worker_params {
-	uint32_t index;
+	uint32_t index; /* of `count` workers, whose batch numbers interleave; a count of 0 is 1 */
+	uint32_t count;
 	int cpu;		   /* -1: not pinned */
 	const struct cache *cache; /* outlives the worker */
 	uint32_t spin_us;	   /* before sleeping; 0: never spins */

@@ -28,7 +28,7 @@ static void begin_batch(struct worker *worker, struct batch *batch)
 {
 	batch->phase = BATCH_CHECK;
 	batch->fetch_order = worker->batch_count++;
-	batch->id = batch->fetch_order * 64 + worker->params.index + 1;
+	batch->id = batch->fetch_order * worker->params.count + worker->params.index + 1;
 	batch->flags = 0;
 	batch->reissues = 0;
 	batch->copied = 0;
