@@ -31,7 +31,7 @@ int bench_open(struct bench *bench)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	if (bench->spawn_program) {
-		status = spawn_start(bench->spawn_program, &bench->spawn);
+		status = spawn_start(bench->spawn_program, bench->spawn_config, &bench->spawn);
 		if (status != CTL_OK)
 			return status;
 		ctl.socket = spawn_socket(bench->spawn);
@@ -40,7 +40,7 @@ int bench_open(struct bench *bench)
 	if (connect_quietly(&ctl, &bench->ds, text, sizeof text) >= 0)
 		return CTL_OK;
 	return ctl_fail("%s%s", text,
-			bench->spawn ? "" : "; or measure a daemon of your own with --spawn");
+			bench->spawn ? "" : "; or use a daemon of your own with --spawn");
 }
 
 void bench_close(struct bench *bench)

@@ -16,6 +16,7 @@
 struct bench {
 	const struct ctl *ctl;
 	const char *spawn_program; /* --spawn: "" or a path; NULL: the running daemon */
+	const char *spawn_config;  /* its configuration file; NULL: empty */
 	struct spawn *spawn;
 	struct dmasync *ds;
 	int client_cpu; /* this thread's, -1: not pinned */
@@ -27,7 +28,7 @@ struct bench {
 	{                                                                                          \
 		.name = "spawn", .argument = "PATH", .kind = OPTION_MAYBE,                         \
 		.value = &(bench)->spawn_program,                                                  \
-		.help = "measure a daemon of one's own, started for this"                          \
+		.help = "with a daemon of one's own, started for this"                             \
 	}
 
 /* Connects and installs the handlers for SIGINT and SIGTERM. CTL_OK, or all was said. */

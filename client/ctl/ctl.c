@@ -45,6 +45,8 @@ static const struct ctl_command commands[] = {
 	{"batches", "the last batches, or all as they complete (--follow)", cmd_batches},
 	{"probe", "what this machine can do, and how an fd would be synced", cmd_probe},
 	{"sync", "one batch on an fd, a file or a scratch buffer", cmd_sync},
+	{"selftest", "a device's frames, with and without sync: which lines are stale",
+	 cmd_selftest},
 	{"bench", "measure: \"bench sg\", \"bench latency\"", cmd_bench},
 };
 

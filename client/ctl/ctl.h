@@ -11,8 +11,10 @@
 
 enum ctl_status {
 	CTL_OK = 0,
-	CTL_FAILED = 1, /* a sentence stands on stderr */
-	CTL_USAGE = 2,	/* the command line is wrong; a sentence stands on stderr */
+	CTL_FAILED = 1,	      /* a sentence stands on stderr */
+	CTL_USAGE = 2,	      /* the command line is wrong; a sentence stands on stderr */
+	CTL_BROKEN = 3,	      /* selftest: a sync left stale lines */
+	CTL_INCONCLUSIVE = 4, /* selftest: no stale line without sync either */
 };
 
 struct ctl {
@@ -41,6 +43,7 @@ int cmd_clients(struct ctl *ctl, int argc, char **argv);
 int cmd_batches(struct ctl *ctl, int argc, char **argv);
 int cmd_probe(struct ctl *ctl, int argc, char **argv);
 int cmd_sync(struct ctl *ctl, int argc, char **argv);
+int cmd_selftest(struct ctl *ctl, int argc, char **argv);
 int cmd_bench(struct ctl *ctl, int argc, char **argv);
 int bench_sg(struct ctl *ctl, int argc, char **argv);
 int bench_latency(struct ctl *ctl, int argc, char **argv);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon of one's own for a benchmark. Owns its process and a temporary directory with the
- * socket, an empty configuration and the log. Main thread.
+ * A daemon of one's own for a benchmark or the selftest. Owns its process and a temporary
+ * directory with the socket, the configuration and the log. Main thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static const char *find_program(char path[PATH_MAX])
 	return "dmasyncd"; /* in $PATH */
 }
 
-static int make_directory(struct spawn *spawn)
+static int make_directory(struct spawn *spawn, const char *config)
 {
 	const char *parent = getenv("TMPDIR");
 
@@ -67,11 +67,9 @@ static int make_directory(struct spawn *spawn)
 		parent = "/tmp";
 	snprintf(spawn->directory, sizeof spawn->directory, "%s/dmasyncctl-XXXXXX", parent);
 	if (!mkdtemp(spawn->directory)) {
-		int error = errno;
-
-		ctl_fail("%s: %s", spawn->directory, strerror(error));
+		ctl_fail("%s: %s", spawn->directory, strerror(errno));
 		spawn->directory[0] = '\0';
-		return -error;
+		return CTL_FAILED;
 	}
 	snprintf(spawn->socket, sizeof spawn->socket, "%s/socket", spawn->directory);
 	snprintf(spawn->config, sizeof spawn->config, "%s/conf", spawn->directory);
@@ -79,9 +77,12 @@ static int make_directory(struct spawn *spawn)
 
 	int fd = open(spawn->config, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return -errno;
+		return ctl_fail("%s: %s", spawn->config, strerror(errno));
+
+	size_t length = strlen(config);
+	ssize_t n = write(fd, config, length);
 	close(fd);
-	return 0;
+	return n == (ssize_t)length ? CTL_OK : ctl_fail("%s: could not be written", spawn->config);
 }
 
 static _Noreturn void execute(const struct spawn *spawn, const char *program, pid_t parent)
@@ -133,7 +134,7 @@ static int wait_until_ready(struct spawn *spawn)
 		if (waitpid(spawn->pid, &status, WNOHANG) == spawn->pid) {
 			spawn->pid = 0;
 			print_log(spawn);
-			return ctl_fail("the daemon that was to be measured has ended at once "
+			return ctl_fail("the daemon of one's own has ended at once "
 					"(%s %d)",
 					WIFSIGNALED(status) ? "signal" : "exit status",
 					WIFSIGNALED(status) ? WTERMSIG(status)
@@ -144,10 +145,10 @@ static int wait_until_ready(struct spawn *spawn)
 		step();
 	}
 	print_log(spawn);
-	return ctl_fail("the daemon that was to be measured does not answer: %s", text);
+	return ctl_fail("the daemon of one's own does not answer: %s", text);
 }
 
-int spawn_start(const char *program, struct spawn **ret)
+int spawn_start(const char *program, const char *config, struct spawn **ret)
 {
 	char path[PATH_MAX];
 	struct spawn *spawn = calloc(1, sizeof *spawn);
@@ -155,8 +156,8 @@ int spawn_start(const char *program, struct spawn **ret)
 
 	if (!spawn)
 		return ctl_fail("no memory");
-	int r = make_directory(spawn);
-	if (r < 0) {
+	int r = make_directory(spawn, config ? config : "");
+	if (r != CTL_OK) {
 		spawn_stop(spawn);
 		return CTL_FAILED;
 	}

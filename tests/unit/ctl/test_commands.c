@@ -137,7 +137,9 @@ static void wrong_command_lines_are_told_what_is_allowed(void)
 		const char *arguments[8];
 		const char *sentence;
 	} lines[] = {
-		{{NULL}, "no command; allowed are stats, clients, batches, probe, sync, bench"},
+		{{NULL},
+		 "no command; allowed are stats, clients, batches, probe, sync, selftest, "
+		 "bench"},
 		{{"frob"}, "unknown command \"frob\"; allowed are stats, clients"},
 		{{"--frob"}, "unknown option \"--frob\""},
 		{{"--socket"}, "--socket needs a path"},
@@ -188,6 +190,7 @@ static void help_is_there_for_every_command(void)
 		{"batches", "--help"},
 		{"probe", "--help"},
 		{"sync", "--help"},
+		{"selftest", "--help"},
 		{"bench", "--help"},
 		{"bench", "sg", "--help"},
 		{"bench", "latency", "--help"},
@@ -601,6 +604,59 @@ static void bench_brings_a_daemon_of_its_own_and_leaves_nothing(void)
 	check(mkdir(harness_directory(), 0700) == 0);
 }
 
+/* Every line stale without sync, none with; and what it says where there is nothing to try. */
+static void selftest_finds_every_stale_line_of_a_simulated_device(void)
+{
+	struct harness_output output;
+	struct harness_daemon daemon;
+	json *document, *ways, *range;
+
+	setenv("TMPDIR", harness_directory(), 1);
+	document = DOCUMENT("selftest", "--simulated", "--spawn", "--json", "--size", "20000",
+			    "--rounds", "3");
+	check_text(text(document, "verdict"), "works");
+	check_int(number(document, "window_bytes"), 19968);
+	ways = member(document, "ways");
+	check_int((int64_t)json_object_array_length(ways), 2);
+	check(!json_object_get_boolean(member(element(ways, 0), "synced")));
+	check_int(number(element(ways, 0), "lines"), 312);
+	check_int(number(element(ways, 0), "stale"), 312);
+	check_int(number(element(ways, 0), "mixed"), 0);
+	range = element(member(element(ways, 0), "wrong_ranges"), 0);
+	check_int(number(range, "offset"), 0);
+	check_int(number(range, "bytes"), 19968);
+	check(json_object_get_boolean(member(element(ways, 1), "synced")));
+	check_text(text(element(ways, 1), "backend"), "simulated");
+	check_int(number(element(ways, 1), "rounds"), 3);
+	check_int(number(element(ways, 1), "fresh"), 312);
+	check_int(number(element(ways, 1), "stale"), 0);
+	check_int((int64_t)json_object_array_length(member(element(ways, 1), "wrong_ranges")), 0);
+	json_object_put(document);
+
+	RUN(&output, "selftest", "--simulated", "--spawn");
+	expect_status(&output, 0);
+	expect_text(output.out, "without sync: 2048 of 2048 lines stale");
+	expect_text(output.out, "backend simulated: 0 of 2048 lines stale");
+	harness_output_clear(&output);
+
+	/* A daemon that allows no simulated buffers. */
+	harness_daemon_start(&daemon, "", NULL);
+	setenv("DMASYNC_SOCKET", daemon.socket, 1);
+	RUN(&output, "selftest", "--simulated");
+	expect_status(&output, 1);
+	expect_text(output.err, "allow_simulated");
+	harness_output_clear(&output);
+	RUN(&output, "selftest", "--v4l2", "/dev/null");
+	expect_status(&output, 1);
+	expect_text(output.err, "/dev/null is no V4L2 device");
+	harness_output_clear(&output);
+	harness_daemon_stop(&daemon);
+	RUN(&output, "selftest");
+	expect_status(&output, 2);
+	expect_text(output.err, "--v4l2 DEVICE or --simulated");
+	harness_output_clear(&output);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(wrong_command_lines_are_told_what_is_allowed),
 	HARNESS_CASE(help_is_there_for_every_command),
@@ -611,6 +667,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(what_cannot_be_synced_is_an_error),
 	HARNESS_CASE(stats_clients_and_batches_count),
 	HARNESS_CASE(follow_streams_what_was_and_what_comes),
+	HARNESS_CASE(selftest_finds_every_stale_line_of_a_simulated_device, .timeout_s = 60),
 	HARNESS_CASE(bench_sg_has_its_shape, .timeout_s = 60),
 	HARNESS_CASE(bench_latency_has_its_shape, .timeout_s = 60),
 	HARNESS_CASE(bench_brings_a_daemon_of_its_own_and_leaves_nothing, .timeout_s = 60),
