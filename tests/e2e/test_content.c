@@ -52,15 +52,18 @@ static void for_each_range(check_range check_one, struct client *client, struct 
 {
 	static const uint64_t lengths[] = {0, 1, 64, 65, 4096};
 	static const uint64_t offsets[] = {0, 1, 63, 64, 4097};
+	uint64_t step = rounds_step(TWO_PAGES);
 
 	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
 		range.length = lengths[i];
-		for (range.offset = 0; range.offset + range.length <= TWO_PAGES; range.offset++)
+		for (range.offset = 0; range.offset + range.length <= TWO_PAGES;
+		     range.offset += step)
 			check_one(client, memory, stripes, &range);
 	}
 	for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
 		range.offset = offsets[i];
-		for (range.length = 0; range.offset + range.length <= TWO_PAGES; range.length++)
+		for (range.length = 0; range.offset + range.length <= TWO_PAGES;
+		     range.length += step)
 			check_one(client, memory, stripes, &range);
 	}
 }
@@ -71,7 +74,7 @@ static void for_random_rows(check_range check_one, struct client *client, struct
 {
 	unsigned short seed[3] = {1, 2, 3};
 
-	for (int i = 0; i < 5000; i++) {
+	for (uint64_t i = rounds(5000); i > 0; i--) {
 		range.length = 1 + (uint64_t)nrand48(seed) % 300;
 		range.stride = range.length + (uint64_t)nrand48(seed) % 300;
 		range.rows = 2 + (uint64_t)nrand48(seed) % 12;
@@ -130,7 +133,7 @@ static void many_ranges_are_their_union(void)
 	client_open(&client, daemon.socket, 2, 2 * RANGES);
 	memory_alloc(&memory, client.ds, SIZE);
 	stripes_begin(&stripes, SIZE);
-	for (int round = 0; round < 500; round++) {
+	for (uint64_t round = rounds(500); round > 0; round--) {
 		uint64_t lines = 0;
 
 		stripe(&stripes, memory.cpu);

@@ -313,7 +313,6 @@ static void a_broken_ring_ends_its_queue_alone(void)
 /* Random bytes all over a ring: whatever happens to that queue, the others go on. */
 static void a_ring_of_noise_harms_nobody(void)
 {
-	enum { ROUNDS = 50 };
 	unsigned short seed[3] = {9, 10, 11};
 	struct raw noisy;
 	struct client bystander;
@@ -325,7 +324,7 @@ static void a_ring_of_noise_harms_nobody(void)
 	client_open(&bystander, server.socket, 4, 4);
 	memory_alloc(&memory, bystander.ds, SIZE);
 	before = holdings_of(&server);
-	for (int round = 0; round < ROUNDS; round++) {
+	for (uint64_t round = rounds(50); round > 0; round--) {
 		struct raw_queue queue;
 
 		raw_open(&noisy, server.socket);

@@ -54,7 +54,7 @@ static void completions_come_in_order(void)
 	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
 	client_open(&client, server.socket, 16, 16);
 	memory_alloc(&memory, client.ds, PAGE);
-	run_in_order(&client, memory.buffer, 20000);
+	run_in_order(&client, memory.buffer, rounds(20000));
 	memory_free(&memory);
 	client_close(&client);
 	harness_daemon_stop(&server);
@@ -76,7 +76,7 @@ static void batches_between_sleepers(void)
 	params.spin_us = 0;
 	check_int(dmasync_queue_create(client.ds, &params, &client.queue), 0);
 	memory_alloc(&memory, client.ds, PAGE);
-	run_in_order(&client, memory.buffer, 2000);
+	run_in_order(&client, memory.buffer, rounds(2000));
 	memory_free(&memory);
 	client_close(&client);
 	harness_daemon_stop(&server);
@@ -85,7 +85,7 @@ static void batches_between_sleepers(void)
 /* Positions start 256 below 2^32; five units a batch in a ring of eight also wrap inside. */
 static void batches_span_the_wrap(void)
 {
-	enum { RANGES = 5, BATCHES = 2000 };
+	enum { RANGES = 5 };
 	struct stripes stripes;
 	struct client client;
 	struct memory memory;
@@ -96,7 +96,7 @@ static void batches_span_the_wrap(void)
 	client_open(&client, server.socket, 2, 8);
 	memory_alloc(&memory, client.ds, PAGE);
 	stripes_begin(&stripes, PAGE);
-	for (uint64_t i = 0; i < BATCHES; i++) {
+	for (uint64_t i = 0; i < 300 + rounds(1700); i++) {
 		stripe(&stripes, memory.cpu);
 		for (uint64_t k = 0; k < RANGES; k++) {
 			ranges[k] = one_line;
@@ -180,7 +180,7 @@ static void sync_keeps_other_completions(void)
 	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
 	client_open(&client, server.socket, 8, 8);
 	memory_alloc(&memory, client.ds, PAGE);
-	for (int round = 0; round < 100; round++) {
+	for (uint64_t round = rounds(100); round > 0; round--) {
 		for (uint64_t i = 0; i < 5; i++)
 			client_submit(&client, memory.buffer, &one_line, 1, i);
 		check_int(dmasync_sync(client.queue, memory.buffer, DMASYNC_FOR_DEVICE,
@@ -200,7 +200,7 @@ static void sync_keeps_other_completions(void)
 /* A client's work of many shapes, its content checked; in a process of its own. */
 static void run_client(int number)
 {
-	enum { SIZE = 65536, ROUNDS = 400 };
+	enum { SIZE = 65536 };
 	unsigned short seed[3] = {7, 8, (unsigned short)number};
 	struct stripes stripes;
 	struct client client;
@@ -210,7 +210,7 @@ static void run_client(int number)
 	client_open(&client, server.socket, 8, 64);
 	memory_alloc(&memory, client.ds, SIZE);
 	stripes_begin(&stripes, SIZE);
-	for (int round = 0; round < ROUNDS; round++) {
+	for (uint64_t round = rounds(400); round > 0; round--) {
 		struct range ranges[8];
 
 		stripe(&stripes, memory.cpu);
@@ -225,7 +225,7 @@ static void run_client(int number)
 		client_run(&client, memory.buffer, ranges, 8, &done);
 		stripes_check(&stripes, memory.device, &ranges[0]);
 	}
-	run_in_order(&client, memory.buffer, 500);
+	run_in_order(&client, memory.buffer, rounds(500));
 	stripes_end(&stripes);
 	memory_free(&memory);
 	client_close(&client);
@@ -272,7 +272,7 @@ static void many_clients_of_several_workers(void)
 
 static void several_queues_of_one_client(void)
 {
-	enum { QUEUES = 8, BATCHES = 500 };
+	enum { QUEUES = 8 };
 	struct dmasync_queue_params params;
 	struct dmasync_queue *queues[QUEUES];
 	struct client connection;
@@ -288,7 +288,7 @@ static void several_queues_of_one_client(void)
 	params.units = 4;
 	for (int i = 0; i < QUEUES; i++)
 		check_int(dmasync_queue_create(connection.ds, &params, &queues[i]), 0);
-	for (uint64_t n = 0; n < BATCHES; n++) {
+	for (uint64_t n = 0; n < rounds(500); n++) {
 		for (int i = 0; i < QUEUES; i++) {
 			struct client client = {.ds = connection.ds, .queue = queues[i]};
 

@@ -34,6 +34,7 @@
 #include <sys/types.h>
 
 #include "proto/message.h"
+#include "tests/lib/rounds.h"
 
 /* ---- the runner (harness.c) ---- */
 

@@ -10,14 +10,15 @@
 #include <stdlib.h>
 
 #include "proto/ring_access.h"
+#include "tests/lib/rounds.h"
 
 #define DEPTH 8u
 #define UNITS 16u
-#define BATCHES 500000u
 
 struct shared {
 	struct dmasync_ring ring;
 	unsigned char *buffer; /* stands for a client's buffer: written before submit */
+	uint32_t batches;
 	uint32_t wrong_submissions, wrong_units, wrong_data;
 };
 
@@ -38,7 +39,7 @@ static void *worker(void *context)
 	struct dmasync_ring *ring = &shared->ring;
 	struct dmasync_unit mirror[UNITS];
 
-	for (uint32_t n = 0; n < BATCHES; n++) {
+	for (uint32_t n = 0; n < shared->batches; n++) {
 		uint32_t position = DMASYNC_RING_START + n;
 		struct dmasync_submission submission;
 		enum dmasync_ring_poll poll;
@@ -80,7 +81,7 @@ static void *worker(void *context)
 int main(void)
 {
 	struct dmasync_ring_layout layout;
-	struct shared shared = {0};
+	struct shared shared = {.batches = (uint32_t)rounds(500000)};
 	uint32_t unit_position = DMASYNC_RING_START, submitted = 0, taken = 0;
 	pthread_t thread;
 
@@ -96,12 +97,12 @@ int main(void)
 	if (pthread_create(&thread, NULL, worker, &shared) != 0)
 		return 1;
 
-	for (uint32_t read = 0; read < BATCHES; read++) {
+	for (uint32_t read = 0; read < shared.batches; read++) {
 		struct dmasync_ring_completion completion;
 		enum dmasync_ring_poll poll;
 
 		/* At most 4 batches of at most 3 units: the unit ring never overflows. */
-		for (; submitted < BATCHES && submitted - read < 4; submitted++) {
+		for (; submitted < shared.batches && submitted - read < 4; submitted++) {
 			struct dmasync_submission submission = {
 				.user_data = submitted,
 				.unit_position = unit_position,
@@ -134,7 +135,8 @@ int main(void)
 	}
 	pthread_join(thread, NULL);
 	printf("%u batches: %u completions, %u wrong submissions, %u wrong units, %u wrong data\n",
-	       BATCHES, taken, shared.wrong_submissions, shared.wrong_units, shared.wrong_data);
+	       shared.batches, taken, shared.wrong_submissions, shared.wrong_units,
+	       shared.wrong_data);
 	free(shared.buffer);
 	free(memory);
 	return shared.wrong_submissions || shared.wrong_units || shared.wrong_data;
