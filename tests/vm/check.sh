@@ -32,9 +32,12 @@ say "built for arm64 in $((SECONDS - started)) s"
 
 results=${RESULTS:-$arm64_build/vm-results.tsv}
 work=$(mktemp -d "$cache/run.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-: > "$results"
-passed=0 failed=0 skipped=0 table=
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 143' INT TERM HUP
+copy_programs "$arm64_build" "$work/programs"
+
+# One guest keeps little more than one CPU busy.
+at_once=${VM_JOBS:-$(nproc)}
 
 # One case: its .conf names kernel, cpu, modules, parameters; its .guest runs inside; its .host, where
 # there is one, looks at what the guest left (executed operations, content) and prints VM-RESULT lines.
@@ -42,23 +45,57 @@ run_case() {
   local name=$1 status=0
   kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count=
   . "$vm_dir/cases/$name.conf"
-  (kernel_get "$kernel_name") 2> "$work/why" || { status=$?; return $status; }
+  log="$work/$name.log" share="$work/$name.share" counts="$work/$name.counts"
+  # One at a time: cases share kernels and initramfs.
+  exec 9> "$work/lock"
+  flock 9
+  (kernel_get "$kernel_name") 2> "$work/$name.why" || return $?
   kernel="$cache/kernels/$kernel_name"
   local initrd="$work/$kernel_name-$(echo "$modules" | tr ' ' '_').initrd"
   # shellcheck disable=SC2086
   [ -e "$initrd" ] || initrd_make "$kernel" "$initrd" $modules
-  make_share "$work/share" "$vm_dir/cases/$name.guest"
-  log="$work/$name.log"
+  make_share "$share" "$vm_dir/cases/$name.guest" "$work/programs"
+  exec 9>&-
+
+  [ -z "$count" ] || qemu="$qemu -plugin $plugin -d plugin -D $counts"
+  began=$(date +%s)
   # shellcheck disable=SC2086
-  [ -z "$count" ] || qemu="$qemu -plugin $plugin -d plugin -D $work/$name.counts"
-  # shellcheck disable=SC2086
-  VM_SMP=$smp VM_MEMORY=$memory boot "$kernel" "$initrd" "$work/share" "$cpu" "$log" "$seconds" "$parameters" $qemu || status=$?
+  VM_SMP=$smp VM_MEMORY=$memory boot "$kernel" "$initrd" "$share" "$cpu" "$log" "$seconds" "$parameters" $qemu || status=$?
   if [ -e "$vm_dir/cases/$name.host" ]; then
-    (counts="$work/$name.counts" log="$log" share="$work/share" bash "$vm_dir/cases/$name.host") >> "$log" 2>&1 || status=1
+    (export vm_dir counts log share; bash "$vm_dir/cases/$name.host") >> "$log" 2>&1 || status=1
   fi
   return $status
 }
 
+# Runs a case and leaves its results in NAME.results, its line of the table in NAME.row.
+report_case() {
+  local name=$1 status=0 p=0 f=0 s=0 took
+  began=$(date +%s) log=
+  run_case "$name" || status=$?
+  took=$(($(date +%s) - began))
+  if [ $status = 77 ]; then
+    s=1
+    printf '%s\tskip\t%s\t%s\n' "$name" "$name" "$(sed 's/^skipped: //' "$work/$name.why" | tail -1)" > "$work/$name.results"
+  else
+    p=$(grep -c '^VM-RESULT [^ ]* pass' "$log" || true)
+    f=$(grep -c '^VM-RESULT [^ ]* fail' "$log" || true)
+    s=$(grep -c '^VM-RESULT [^ ]* skip' "$log" || true)
+    sed -n 's/^VM-RESULT \([^ ]*\) \([^ ]*\) \{0,1\}\(.*\)/'"$name"'\t\2\t\1\t\3/p' "$log" > "$work/$name.results"
+    # A guest that died, hung or tested nothing is a failure of its own.
+    if [ $status != 0 ] && [ "$f" = 0 ] || [ $((p + f + s)) = 0 ]; then
+      f=$((f + 1))
+      printf '%s\tfail\tguest\tended with %s\n' "$name" "$status" >> "$work/$name.results"
+    fi
+    if [ "$f" != 0 ]; then
+      say "---- $name"
+      grep -v '^VM-TABLE' "$log" | tail -60 >&2
+    fi
+  fi
+  printf '%-22s %-12s %-34s %5d %5d %5d %5d s\n' "$name" "$kernel_name" "$cpu" "$p" "$f" "$s" "$took" > "$work/$name.row"
+  say "$(printf '%-22s %d passed, %d failed, %d skipped, %d s' "$name" "$p" "$f" "$s" "$took")"
+}
+
+names=
 for conf in "$vm_dir"/cases/*.conf; do
   name=$(basename "$conf" .conf)
   if [ -n "$wanted" ]; then
@@ -66,37 +103,26 @@ for conf in "$vm_dir"/cases/*.conf; do
   elif [ -z "$all" ] && ! (quick=yes; . "$conf"; [ "$quick" = yes ]); then
     continue
   fi
-  begun=$SECONDS status=0
-  run_case "$name" || status=$?
-  took=$((SECONDS - begun))
-  p=0 f=0 s=0
-  if [ $status = 77 ]; then
-    s=1
-    printf '%s\tskip\t%s\t%s\n' "$name" "$name" "$(cat "$work/why")" >> "$results"
-  else
-    p=$(grep -c '^VM-RESULT [^ ]* pass' "$log" || true)
-    f=$(grep -c '^VM-RESULT [^ ]* fail' "$log" || true)
-    s=$(grep -c '^VM-RESULT [^ ]* skip' "$log" || true)
-    sed -n 's/^VM-RESULT \([^ ]*\) \([^ ]*\) \{0,1\}\(.*\)/'"$name"'\t\2\t\1\t\3/p' "$log" >> "$results"
-    # A guest that died, hung or tested nothing is a failure of its own.
-    if [ $status != 0 ] && [ "$f" = 0 ] || [ $((p + f + s)) = 0 ]; then
-      f=$((f + 1))
-      printf '%s\tfail\tguest\tended with %s\n' "$name" "$status" >> "$results"
-    fi
-    sed -n 's/^VM-TABLE /  /p' "$log"
-    if [ "$f" != 0 ]; then
-      say "---- $name"
-      grep -v '^VM-TABLE' "$log" | tail -60 >&2
-    fi
-  fi
-  table="$table$(printf '%-22s %-12s %-34s %5d %5d %5d %5d s' "$name" "$kernel_name" "$cpu" "$p" "$f" "$s" "$took")
-"
-  say "$(printf '%-22s %d passed, %d failed, %d skipped, %d s' "$name" "$p" "$f" "$s" "$took")"
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  names="$names $name"
+  while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done
+  report_case "$name" &
 done
+wait || true
 
+: > "$results"
+for name in $names; do
+  [ -e "$work/$name.results" ] || printf '%s\tfail\tcase\tended early\n' "$name" > "$work/$name.results"
+  cat "$work/$name.results" >> "$results"
+  if [ -e "$work/$name.log" ] && grep -q '^VM-TABLE' "$work/$name.log"; then
+    printf '\n%s\n' "$name"
+    sed -n 's/^VM-TABLE /  /p' "$work/$name.log"
+  fi
+done
 printf '\n%-22s %-12s %-34s %5s %5s %5s %7s\n' case kernel cpu pass fail skip time
-printf '%s' "$table"
-grep -P '\tskip\t' "$results" | awk -F'\t' '{ printf "skipped: %s %s: %s\n", $1, $3, $4 }' || true
+for name in $names; do cat "$work/$name.row" 2>/dev/null || true; done
+awk -F'\t' '$2 == "skip" { printf "skipped: %s %s: %s\n", $1, $3, $4 }
+  $2 == "fail" { printf "FAILED: %s %s: %s\n", $1, $3, $4 }' "$results"
+outcomes() { cut -f 2 "$results" | grep -cx "$1" || true; }
+passed=$(outcomes pass) failed=$(outcomes fail) skipped=$(outcomes skip)
 printf '%d s in all\n%d passed, %d failed, %d skipped\n' $((SECONDS - started)) "$passed" "$failed" "$skipped"
 [ "$failed" = 0 ] && [ $((passed + skipped)) -gt 0 ]

@@ -59,13 +59,19 @@ daemon_stop() {
 # At the end of every case's script.
 finish() { exit "$((failures > 0))"; }
 
-# native SUITE...: the project's own tests of these suites, as meson lists them.
+# These explore a model of weakly ordered memory, or shake the ring on real CPUs for minutes: neither
+# learns anything from an emulated CPU.
+not_here="proto-simulator proto-sleep proto-sleep-no-fence"
+
+# native SUITE...: the project's own tests of these suites, as meson lists them. $LEFT_OUT: names of
+# tests that this case leaves out as well.
 native() {
+	export DMASYNC_TEST_ROUNDS="${ROUNDS:-60}" HARNESS_TIMEOUT_FACTOR=4
 	for suite in "$@"; do
 		while read -r listed name seconds command; do
 			[ "$listed" = "$suite" ] || continue
-			case " $LEFT_OUT " in *" $name "*) continue ;; esac
-			check "$name" env DMASYNC_TEST_ROUNDS=${ROUNDS:-20} timeout $((seconds * 4)) env $command
+			case " $not_here $LEFT_OUT " in *" $name "*) continue ;; esac
+			check "$name" timeout $((seconds * 4)) env $command < /dev/null
 		done < /mnt/tests
 	done
 }

@@ -2,9 +2,9 @@
 # Runs one guest. Sourced after build.sh.
 
 # The share: binaries of the build (without objects), the case's script, the path it stands for.
-make_share() { # FOLDER CASE-SCRIPT
+make_share() { # FOLDER CASE-SCRIPT PROGRAMS
   mkdir -p "$1"
-  copy_programs "$arm64_build" "$1/build"
+  cp -al "$3" "$1/build"
   cp "$2" "$1/case"
   cp "$vm_dir/guest/lib.sh" "$1/lib.sh"
   chmod +x "$1/case"
@@ -26,8 +26,9 @@ copy_programs() {
 boot() {
   local kernel=$1 initrd=$2 share=$3 cpu=$4 log=$5 seconds=$6 parameters=$7 status
   shift 7
+  # It must not outlive this shell, which an interrupt may end.
   # shellcheck disable=SC2086
-  timeout --kill-after=5 "$seconds" qemu-system-aarch64 -M virt -cpu "$cpu" -smp "${VM_SMP:-2}" -m "${VM_MEMORY:-1G}" \
+  setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" qemu-system-aarch64 -M virt -cpu "$cpu" -smp "${VM_SMP:-2}" -m "${VM_MEMORY:-1G}" \
     -nographic -no-reboot -nodefaults -serial stdio -kernel "$kernel/Image" -initrd "$initrd" \
     -append "console=ttyAMA0 panic=-1 quiet loglevel=3 $parameters" \
     -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" \
