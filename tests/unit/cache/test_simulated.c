@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "daemon/cache/batch.h"
+#include "tests/lib/rounds.h"
 
 #define LINE CACHE_SIMULATED_LINE
 #define SIZE 8192u
@@ -154,7 +155,7 @@ static void random_work_matches_the_model(void **state)
 	unsigned char next = 0;
 
 	srandom(1);
-	for (unsigned int step = 0; step < 20000; step++) {
+	for (unsigned int step = 0; step < rounds(20000); step++) {
 		size_t first = (size_t)random() % lines;
 		size_t end = first + 1 + (size_t)random() % (lines - first);
 

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/rounds.h"
 #include "tests/unit/cache/recording.h"
 
 /* 1; more under sanitizers, which are there for what the code does and not for where. */
@@ -56,7 +57,8 @@ static void every_offset_and_length(void **state)
 	(void)state;
 	for (size_t i = 0; i < LINE_SIZES; i++) {
 		noting.line = line_sizes[i];
-		for (uint32_t offset = 0; offset < PAGES; offset += OFFSET_STEP) {
+		for (uint32_t offset = 0; offset < PAGES;
+		     offset += OFFSET_STEP * (uint32_t)rounds_step(PAGES)) {
 			uint32_t line = (uint32_t)noting.line, lengths = PAGES - offset;
 			struct cache_batch batch;
 			bool done;
@@ -90,7 +92,8 @@ static void every_offset_line_by_line(void **state)
 	(void)state;
 	for (size_t i = 0; i < LINE_SIZES; i++) {
 		cache.line = line_sizes[i];
-		for (uint32_t offset = 0; offset < PAGES; offset += OFFSET_STEP) {
+		for (uint32_t offset = 0; offset < PAGES;
+		     offset += OFFSET_STEP * (uint32_t)rounds_step(PAGES)) {
 			uint32_t line = (uint32_t)cache.line;
 			uint32_t until_end = PAGES - offset;
 			const uint32_t lengths[] = {1,	      2,
@@ -296,7 +299,7 @@ static void rows_match_the_model(void **state)
 {
 	(void)state;
 	srandom(2);
-	for (unsigned int round = 0; round < 40000; round++) {
+	for (unsigned int round = 0; round < rounds(40000); round++) {
 		uint32_t length = 1 + (uint32_t)random() % 300;
 		uint64_t stride = length + (uint64_t)random() % 300;
 		uint64_t offset = (uint64_t)random() % (PAGES - length + 1);
