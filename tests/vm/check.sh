@@ -25,14 +25,13 @@ need cpio cpio
 need modprobe kmod
 need xz xz-utils
 started=$SECONDS
-(build_arm64) || exit $?
-. "$vm_dir/lib/build.sh"
+(build_for arm64 "$arm64_build") || exit $?
 build_plugin
 say "built for arm64 in $((SECONDS - started)) s"
 
 results=${RESULTS:-$arm64_build/vm-results.tsv}
 work=$(mktemp -d "$cache/run.XXXXXX")
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' INT TERM HUP
 copy_programs "$arm64_build" "$work/programs"
 
@@ -46,6 +45,10 @@ run_case() {
   kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count=
   . "$vm_dir/cases/$name.conf"
   log="$work/$name.log" share="$work/$name.share" counts="$work/$name.counts"
+  if [ "$kernel_name" = none ]; then
+    run_host
+    return
+  fi
   # One at a time: cases share kernels and initramfs.
   exec 9> "$work/lock"
   flock 9
@@ -62,9 +65,13 @@ run_case() {
   # shellcheck disable=SC2086
   VM_SMP=$smp VM_MEMORY=$memory boot "$kernel" "$initrd" "$share" "$cpu" "$log" "$seconds" "$parameters" $qemu || status=$?
   if [ -e "$vm_dir/cases/$name.host" ]; then
-    (export vm_dir counts log share; bash "$vm_dir/cases/$name.host") >> "$log" 2>&1 || status=1
+    run_host || status=1
   fi
   return $status
+}
+
+run_host() {
+  (set -e; . "$vm_dir/cases/$name.host") >> "$log" 2>&1 9>&-
 }
 
 # Runs a case and leaves its results in NAME.results, its line of the table in NAME.row.

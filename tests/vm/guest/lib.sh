@@ -59,9 +59,9 @@ daemon_stop() {
 # At the end of every case's script.
 finish() { exit "$((failures > 0))"; }
 
-# These explore a model of weakly ordered memory, or shake the ring on real CPUs for minutes: neither
-# learns anything from an emulated CPU.
-not_here="proto-simulator proto-sleep proto-sleep-no-fence"
+# The runner's own time limits; a model of weakly ordered memory; minutes of shaking the ring on real
+# CPUs: none of them learns anything from an emulated CPU.
+not_here="harness proto-simulator proto-sleep proto-sleep-no-fence"
 
 # native SUITE...: the project's own tests of these suites, as meson lists them. $LEFT_OUT: names of
 # tests that this case leaves out as well.

@@ -10,6 +10,10 @@ make_share() { # FOLDER CASE-SCRIPT PROGRAMS
   chmod +x "$1/case"
   echo "$arm64_build" > "$1/host-path"
   write_test_list "$1/tests"
+  # What tests read of the source tree.
+  echo "$source_dir" > "$1/source-path"
+  mkdir -p "$1/source/unit/proto"
+  cp -r "$source_dir/tests/unit/proto/golden" "$1/source/unit/proto"
 }
 
 # What a guest needs of a build folder: programs, libraries, generated data; no objects.
@@ -32,7 +36,7 @@ boot() {
     -nographic -no-reboot -nodefaults -serial stdio -kernel "$kernel/Image" -initrd "$initrd" \
     -append "console=ttyAMA0 panic=-1 quiet loglevel=3 $parameters" \
     -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" \
-    "$@" < /dev/null 2>&1 | tr -d '\r' > "$log" || true
+    "$@" < /dev/null 2>&1 | sed -u 's/\r//g' > "$log" || true
   status=$(sed -n 's/^VM-EXIT //p' "$log" | tail -1)
   return "${status:-99}"
 }

@@ -1,46 +1,73 @@
 # SPDX-License-Identifier: MIT
-# The project, built for arm64 against Debian's own arm64 libraries. Sourced after foreign-apt.sh.
+# The project, cross-built against Debian's own libraries of that architecture: arm64 for the
+# guests, others to see that they build. Sourced after foreign-apt.sh.
 
 sysroot="$cache/sysroot-$suite-arm64"
 arm64_build=${VM_BUILD:-$source_dir/build-arm64}
 
-make_sysroot() {
-  need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
-  once "sysroot-$suite-arm64" foreign_unpack "$suite" arm64 "$sysroot" liburing-dev \
-    libsystemd-dev libinih-dev libjson-c-dev libdrm-dev libcmocka-dev libc6 libgcc-s1 \
-    busybox-static
+# target_set ARCH: what depends on the architecture. riscv64 is in Debian since 13.
+target_set() {
+  target_suite=$suite
+  case $1 in
+  arm64) target_triple=aarch64-linux-gnu ;;
+  armhf) target_triple=arm-linux-gnueabihf ;;
+  riscv64) target_triple=riscv64-linux-gnu target_suite=trixie ;;
+  *) say "no architecture $1"; exit 1 ;;
+  esac
+  target_sysroot="$cache/sysroot-$target_suite-$1"
 }
 
-# Beside tests/cross/aarch64-linux-gnu.ini: where the libraries are, which only this machine knows.
-write_cross_file() {
-  cat > "$cache/sysroot.ini" <<EOF
+# Beside tests/cross/TRIPLE.ini: where the libraries are, which only this machine knows.
+write_cross_file() { # OUT
+  cat > "$1.new" <<END
 [properties]
-pkg_config_libdir = '$sysroot/usr/lib/aarch64-linux-gnu/pkgconfig:$sysroot/usr/share/pkgconfig'
-sys_root = '$sysroot'
+pkg_config_libdir = '$target_sysroot/usr/lib/$target_triple/pkgconfig:$target_sysroot/usr/share/pkgconfig'
+sys_root = '$target_sysroot'
 needs_exe_wrapper = true
 [binaries]
 pkgconfig = 'pkg-config'
 [built-in options]
-c_args = ['--sysroot=$sysroot']
-c_link_args = ['--sysroot=$sysroot']
-EOF
+c_args = ['--sysroot=$target_sysroot']
+c_link_args = ['--sysroot=$target_sysroot']
+END
+  mv "$1.new" "$1"
 }
 
-build_arm64() {
-  make_sysroot
-  write_cross_file
-  if [ ! -e "$arm64_build/build.ninja" ]; then
-    meson setup "$arm64_build" "$source_dir" --cross-file "$source_dir/tests/cross/aarch64-linux-gnu.ini" \
-      --cross-file "$cache/sysroot.ini" > "$cache/meson-arm64.log" || { tail -30 "$cache/meson-arm64.log" >&2; exit 1; }
+# build_for ARCH BUILD MESON-OPTIONS...
+build_for() {
+  local arch=$1 build=$2
+  shift 2
+  target_set "$arch"
+  need "$target_triple-gcc" "gcc-$target_triple libc6-dev-$arch-cross"
+  once "sysroot-$target_suite-$arch" foreign_unpack "$target_suite" "$arch" "$target_sysroot" \
+    liburing-dev libsystemd-dev libinih-dev libjson-c-dev libdrm-dev libcmocka-dev libc6 libgcc-s1 \
+    busybox-static
+  write_cross_file "$target_sysroot.ini"
+  if [ ! -e "$build/build.ninja" ]; then
+    meson setup "$build" "$source_dir" --cross-file "$source_dir/tests/cross/$target_triple.ini" \
+      --cross-file "$target_sysroot.ini" -Dwerror=true "$@" > "$cache/meson-$arch.log" ||
+      { tail -30 "$cache/meson-$arch.log" >&2; exit 1; }
   fi
-  ninja -C "$arm64_build" > "$cache/ninja-arm64.log" || { tail -30 "$cache/ninja-arm64.log" >&2; exit 1; }
+  ninja -C "$build" > "$cache/ninja-$arch.log" || { tail -30 "$cache/ninja-$arch.log" >&2; exit 1; }
 }
 
-# The plugin that counts what QEMU executes, built for this host by the native build's rules.
+# A case without a guest: the project builds for ARCH.
+build_case() {
+  local why status=0
+  why=$(build_for "$1" "$source_dir/build-$1" 2>&1) || status=$?
+  case $status in
+  0) echo "VM-RESULT build pass" ;;
+  77) echo "VM-RESULT build skip ${why#skipped: }" ;;
+  *) echo "$why"; echo "VM-RESULT build fail" ;;
+  esac
+}
+
+# The plugin that counts what QEMU executes, built for this host.
 build_plugin() {
   plugin="$cache/count_plugin.so"
   if [ ! -e "$plugin" ] || [ "$source_dir/tests/arm64/count_plugin.c" -nt "$plugin" ]; then
-    cc -O2 -fPIC -shared -fvisibility=hidden -o "$plugin" "$source_dir/tests/arm64/count_plugin.c"
+    cc -O2 -fPIC -shared -fvisibility=hidden -o "$plugin.$$" "$source_dir/tests/arm64/count_plugin.c"
+    mv "$plugin.$$" "$plugin"
   fi
 }
 
