@@ -17,14 +17,6 @@
 
 struct trace trace;
 
-uint64_t rounds(uint64_t full)
-{
-	const char *text = getenv("DMASYNC_TEST_ROUNDS");
-	uint64_t most = text ? strtoull(text, NULL, 10) : 0;
-
-	return most > 0 && most < full ? most : full;
-}
-
 static void record(enum trace_kind kind, uintptr_t address)
 {
 	size_t n = trace.count;

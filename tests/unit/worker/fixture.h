@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "daemon/worker.h"
+#include "tests/lib/rounds.h"
 
 #define LINE 64u
 #define BUFFER_SIZE (4u << 20)
@@ -62,9 +63,6 @@ struct fixture {
 };
 
 extern struct trace trace;
-
-/* `full`, or what $DMASYNC_TEST_ROUNDS allows: an emulated machine is a hundred times slower. */
-uint64_t rounds(uint64_t full);
 
 struct client; /* never looked into by a worker: any address will do */
 #define CLIENT ((struct client *)(uintptr_t)0x1000)
