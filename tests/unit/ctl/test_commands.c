@@ -23,14 +23,19 @@
 
 static char *program;
 
+static void find_program(void)
+{
+	if (!program)
+		program = harness_built("client/ctl/dmasyncctl");
+}
+
 /* Runs dmasyncctl with these arguments, NULL-terminated. */
 static void run(struct harness_output *output, const char *const *arguments)
 {
 	const char *argv[ARGUMENTS_MAX + 2];
 	size_t count = 1;
 
-	if (!program)
-		program = harness_built("client/ctl/dmasyncctl");
+	find_program();
 	argv[0] = program;
 	while (arguments[count - 1]) {
 		check(count <= ARGUMENTS_MAX);
@@ -253,7 +258,7 @@ static void a_full_disk_is_no_success(void)
 	struct harness_output output;
 	char command[512];
 
-	program = harness_built("client/ctl/dmasyncctl");
+	find_program();
 	snprintf(command, sizeof command, "exec %s --help > /dev/full", program);
 	harness_run(&output, RUN_MS, (const char *const[]){"/bin/sh", "-c", command, NULL});
 	expect_status(&output, 1);
@@ -438,7 +443,7 @@ static pid_t follow(FILE **ret_lines)
 	int pipes[2];
 	pid_t pid;
 
-	program = harness_built("client/ctl/dmasyncctl");
+	find_program();
 	check(pipe2(pipes, O_CLOEXEC) == 0);
 	pid = fork();
 	if (pid == 0) {
