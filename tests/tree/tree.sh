@@ -49,6 +49,12 @@ done | complain "no licence line in the first three lines" || failed=1
 
 git grep -nIE '\b(TOD[O]|FIXM[E]|XX[X])\b' -- . ':!*.md' | complain "work left lying" || failed=1
 
+git ls-files '*.md' | while read -r file; do
+	sed 's/](/\n](/g' "$file" | sed -n 's/^](\([^):# ]*\)[^):]*).*/\1/p' | while read -r target; do
+		[ -z "$target" ] || [ -e "$(dirname "$file")/$target" ] || echo "$file: $target"
+	done
+done | complain "links to nothing" || failed=1
+
 git ls-files | while read -r file; do
 	[ -s "$file" ] && [ -n "$(tail -c 1 "$file" | tr -d '\n')" ] && echo "$file"
 	:
