@@ -187,7 +187,76 @@ static enum dmasync_reason check_entry(struct cache_batch *batch, struct dmasync
 		return DMASYNC_REASON_TOO_MANY_LINES;
 	if (operation == OPERATION_FLUSH)
 		batch->flushes = true;
+	if (!(entry.word & DMASYNC_UNIT_STRIDED)) {
+		batch->alike_word = entry.word;
+		batch->alike_op = op;
+	}
 	return DMASYNC_REASON_NONE;
+}
+
+/*
+ * Entries with the very word of one that was good: same buffer, sync and direction, not strided.
+ * Only their ranges are left to check, which makes the check of a long list a third as dear. The
+ * first one that is anything but a good range of at least a byte is left to check_entry(), which
+ * knows the reasons. Everything that matters stays in registers.
+ */
+static void check_alike(struct cache_batch *batch, uint32_t available, size_t line,
+			uint64_t max_lines)
+{
+	union cache_unit *const units = batch->units;
+	const struct cache_buffer *buffer = batch->last_buffer;
+	const uint32_t mask = batch->mask, first = batch->first, word = batch->alike_word;
+	const uint32_t op = batch->alike_op;
+	const size_t step = op & CACHE_RUN_SIMULATED ? CACHE_SIMULATED_LINE : line;
+	const int shift = __builtin_ctzl(step);
+	const uint64_t base = buffer->base, size = buffer->size;
+	uint32_t checked = batch->checked, runs = batch->runs;
+	uint64_t bound = batch->lines_bound, start = 0, end = 0;
+
+	if (batch->last_run == NO_RUN)
+		return;
+	struct cache_run last = unit_at(batch, batch->last_run)->run;
+
+	if (last.op != op)
+		return;
+	start = last.start;
+	end = start + ((uint64_t)last.amount << shift);
+
+	while (checked < available) {
+		struct dmasync_unit entry = units[(first + checked) & mask].entry;
+
+		if (entry.word != word || entry.length == 0 || entry.offset > size ||
+		    entry.length > size - entry.offset)
+			break;
+
+		uint64_t at = round_down(base + entry.offset, step);
+		uint64_t to = round_down(base + entry.offset + entry.length - 1, step) + step;
+		uint64_t lines = (to - at) >> shift;
+
+		if (bound + lines > max_lines || lines > UINT32_MAX)
+			break;
+		if (at >= start && at <= end) { /* merged, as in add_plain_run() */
+			uint64_t merged = ((to > end ? to : end) - start) >> shift;
+
+			if (merged > UINT32_MAX)
+				break;
+			end = to > end ? to : end;
+			units[(first + runs - 1) & mask].run.amount = (uint32_t)merged;
+		} else {
+			units[(first + runs) & mask].run = (struct cache_run){
+				.start = at, .amount = (uint32_t)lines, .op = op};
+			runs++;
+			start = at;
+			end = to;
+		}
+		bound += lines;
+		checked++;
+	}
+	batch->entries += checked - batch->checked;
+	batch->checked = checked;
+	batch->runs = runs;
+	batch->last_run = runs - 1;
+	batch->lines_bound = bound;
 }
 
 enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available, size_t line,
@@ -199,6 +268,11 @@ enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available
 		reason = DMASYNC_REASON_EMPTY_BATCH;
 
 	while (reason == DMASYNC_REASON_NONE && batch->checked < available) {
+		if (batch->alike_word) {
+			check_alike(batch, available, line, max_lines);
+			batch->alike_word = 0;
+			continue;
+		}
 		struct dmasync_unit entry = unit_at(batch, batch->checked)->entry;
 		struct dmasync_unit_rows rows = {.rows = 1};
 		uint32_t taken = 1;
@@ -263,10 +337,45 @@ static bool issue_range(struct cache_batch *batch, const struct cache_ops *ops, 
 	return true;
 }
 
+/*
+ * Whole runs by the CPU's own operations, the common case, with the cursor in registers. What is
+ * strided, simulated, the kernel's, begun before or larger than the budget is left to the caller.
+ */
+static uint32_t issue_whole_runs(struct cache_batch *batch, const struct cache *cache,
+				 uint32_t budget)
+{
+	union cache_unit *const units = batch->units;
+	const uint32_t mask = batch->mask, first = batch->first, runs = batch->runs;
+	const size_t line = cache->line;
+	uint32_t at = batch->run;
+	uint64_t lines = 0;
+
+	if (batch->progress)
+		return budget;
+	while (at < runs) {
+		struct cache_run run = units[(first + at) & mask].run;
+
+		if (run.op & ~(uint32_t)CACHE_RUN_FLUSH || run.amount >= budget)
+			break;
+		issue_lines(&cache->ops, run.op, run.start, run.start + (uint64_t)run.amount * line,
+			    line);
+		lines += run.amount;
+		budget -= run.amount + 1;
+		at++;
+	}
+	batch->run = at;
+	batch->lines += lines;
+	batch->bytes += lines * line;
+	return budget;
+}
+
 uint32_t cache_batch_issue(struct cache_batch *batch, const struct cache *cache, uint32_t budget,
 			   bool *ret_done)
 {
 	while (batch->run < batch->runs && budget > 0) {
+		budget = issue_whole_runs(batch, cache, budget);
+		if (batch->run == batch->runs || budget == 0)
+			break;
 		struct cache_run run = unit_at(batch, batch->run)->run;
 		const struct cache_ops *ops =
 			run.op & CACHE_RUN_SIMULATED ? &cache_simulated_ops : &cache->ops;

@@ -58,6 +58,9 @@ struct cache_batch {
 	uint32_t last_run; /* index of the last plain run, to merge with; UINT32_MAX: none */
 	uint32_t last_handle;
 	const struct cache_buffer *last_buffer;
+	uint32_t alike_word; /* of the last entry, where the next may be checked by its range alone
+			      */
+	uint32_t alike_op;
 
 	/* what the check found */
 	uint32_t entries, elided;
