@@ -349,7 +349,7 @@ static void close_run(struct helper_job *job)
 	close(((struct close_job *)job)->fd);
 }
 
-void helpers_close(struct helpers *helpers, uint64_t client_id, int fd)
+void helpers_close(struct helpers *helpers, uid_t user, int fd)
 {
 	struct close_job *job = calloc(1, sizeof(*job));
 
@@ -358,7 +358,7 @@ void helpers_close(struct helpers *helpers, uint64_t client_id, int fd)
 		return;
 	}
 	job->job.run = close_run;
-	job->job.client_id = client_id;
+	job->job.client_id = helper_close_quota(user);
 	job->fd = fd;
 	helpers_submit(helpers, &job->job);
 }
