@@ -96,7 +96,7 @@ static void inspect_memfd(int fd, int seals, struct buffer_facts *ret)
 	}
 	ret->kind = DMASYNC_KIND_MEMFD;
 	ret->file_size = (uint64_t)status.st_size;
-	if (filesystem.f_type == HUGETLBFS_MAGIC)
+	if ((unsigned long)filesystem.f_type == HUGETLBFS_MAGIC)
 		ret->page = (uint64_t)filesystem.f_bsize;
 }
 

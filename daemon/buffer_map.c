@@ -104,7 +104,7 @@ static void clean_range(void *context)
 
 static bool populate_memfd(struct buffer_mapping *mapping, struct range *range)
 {
-	if (madvise(mapping->base, mapping->mapped_size, MADV_POPULATE_READ) < 0) {
+	if (madvise(mapping->base, (size_t)mapping->mapped_size, MADV_POPULATE_READ) < 0) {
 		if (errno != EINVAL) { /* EINVAL: an older kernel */
 			refuse(mapping, -ENOMEM,
 			       "the memfd's %llu bytes cannot be brought into memory: %s",
@@ -117,7 +117,7 @@ static bool populate_memfd(struct buffer_mapping *mapping, struct range *range)
 		}
 	}
 	/* Read-only pages of a memfd are filled by the lock too, and stay. */
-	if (mlock(mapping->base, mapping->mapped_size) == 0)
+	if (mlock(mapping->base, (size_t)mapping->mapped_size) == 0)
 		mapping->locked = true;
 	else
 		mapping->lock_error = -errno;
@@ -141,7 +141,8 @@ static bool populate_dmabuf(struct buffer_mapping *mapping, struct range *range)
 
 static bool map_readable(struct buffer_mapping *mapping)
 {
-	void *base = mmap(NULL, mapping->mapped_size, PROT_READ, MAP_SHARED, mapping->fd, 0);
+	void *base =
+		mmap(NULL, (size_t)mapping->mapped_size, PROT_READ, MAP_SHARED, mapping->fd, 0);
 
 	if (base != MAP_FAILED) {
 		mapping->base = base;
@@ -176,15 +177,15 @@ static void map_direct(struct buffer_mapping *mapping)
 	struct range range = {
 		.ops = &cache->ops,
 		.start = base,
-		.end = base + round_up(mapping->size, mapping->page),
+		.end = base + (uintptr_t)round_up(mapping->size, mapping->page),
 		.line = cache->line,
-		.page = mapping->page,
+		.page = (size_t)mapping->page,
 	};
 	bool good = mapping->kind == DMASYNC_KIND_MEMFD ? populate_memfd(mapping, &range)
 							: populate_dmabuf(mapping, &range);
 
 	if (good && mapping->clean) {
-		range.end = base + round_up(mapping->size, cache->line);
+		range.end = base + (uintptr_t)round_up(mapping->size, cache->line);
 		if (!guard_run(clean_range, &range)) {
 			refuse(mapping, -EFAULT,
 			       "the buffer's memory faulted while it was cleaned");
@@ -213,9 +214,9 @@ static void map_simulated(struct buffer_mapping *mapping)
 	struct range range = {
 		.ops = &cache_simulated_ops,
 		.start = base,
-		.end = base + mapping->size,
+		.end = base + (uintptr_t)mapping->size,
 		.line = CACHE_SIMULATED_LINE,
-		.page = mapping->page,
+		.page = (size_t)mapping->page,
 	};
 	if (!guard_run(clean_range, &range)) {
 		buffer_unmap(mapping->backend, mapping->base, mapping->mapped_size);
@@ -232,7 +233,7 @@ static void prepare_kernel(struct buffer_mapping *mapping)
 {
 	if (!map_readable(mapping))
 		return;
-	munmap(mapping->base, mapping->mapped_size);
+	munmap(mapping->base, (size_t)mapping->mapped_size);
 	mapping->base = NULL;
 	if (!mapping->clean)
 		return;
@@ -255,6 +256,13 @@ void buffer_map(struct buffer_mapping *mapping)
 	mapping->locked = false;
 	mapping->lock_error = 0;
 	mapping->mapped_size = buffer_mapped_size(mapping->backend, mapping->size, mapping->page);
+	/* On 32-bit CPUs: below, it is a size_t. */
+	if (mapping->mapped_size > SIZE_MAX / 2) {
+		refuse(mapping, -ENOMEM,
+		       "a mapping of %llu bytes is more than half of this daemon's address space",
+		       (unsigned long long)mapping->mapped_size);
+		return;
+	}
 	switch (mapping->backend) {
 	case DMASYNC_BACKEND_DIRECT:
 		map_direct(mapping);
@@ -278,5 +286,5 @@ void buffer_unmap(enum dmasync_backend backend, void *base, uint64_t mapped_size
 	if (backend == DMASYNC_BACKEND_SIMULATED)
 		cache_simulated_unmap(base);
 	else if (backend == DMASYNC_BACKEND_DIRECT)
-		munmap(base, mapped_size);
+		munmap(base, (size_t)mapped_size);
 }

@@ -76,7 +76,8 @@ static int check_twice(struct reader *reader, const char *section, const char *n
 		if (strlen(section) > strlen(exporter) && section[prefix - 1] == ' ' &&
 		    strcmp(section + prefix, exporter) == 0 && strcmp(name, "backend") == 0) {
 			snprintf(reader->text, reader->text_size,
-				 "%s:%d: the backend of exporter %s is already set; write it once",
+				 "%s:%d: the backend of exporter %.31s is already set; write it "
+				 "once",
 				 reader->path, reader->line, exporter);
 			return -EEXIST;
 		}

@@ -136,8 +136,7 @@ void client_close_fds(struct client *client, int *fds, uint32_t count)
 			closing->fds[closing->count++] = fds[i];
 	client->closing += left;
 	client->close_jobs++;
-	client_submit(client, helper_close_quota(client->uid), &closing->job, close_run,
-		      close_finished);
+	client_submit(client, client->id, &closing->job, close_run, close_finished);
 }
 
 /* ---- the end of a client ---- */
@@ -245,7 +244,7 @@ void client_drop(struct client *client)
 	/* Unread packets may hold fds whose close blocks: a helper's matter. */
 	shutdown(client->fd, SHUT_RDWR);
 	if (daemon->helpers)
-		helpers_close(daemon->helpers, client->uid, client->fd);
+		helpers_close(daemon->helpers, client->id, client->fd);
 	else
 		close(client->fd);
 	client->fd = -1;

@@ -194,21 +194,11 @@ static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct
 	return 0;
 }
 
-/* A socket that becomes no client: it may hold unread fds, whose close blocks. */
-static void close_socket(struct daemon *daemon, int fd)
-{
-	struct ucred peer = {.uid = (uid_t)-1}; /* a quota too, should the kernel not know */
-	socklen_t size = sizeof peer;
-
-	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-	helpers_close(daemon->helpers, peer.uid, fd);
-}
-
 static void refuse_and_close(struct daemon *daemon, int fd, int error, const char *text)
 {
 	daemon->refused++;
 	connection_refuse(fd, error, text);
-	close_socket(daemon, fd);
+	helpers_close(daemon->helpers, 0, fd); /* it may hold unread fds */
 }
 
 static void serve(struct daemon *daemon, int fd)
@@ -232,7 +222,7 @@ static void serve(struct daemon *daemon, int fd)
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
 	    watch_peer(fd, peer.pid, &pid_fd) < 0) {
-		close_socket(daemon, fd); /* it has died already */
+		helpers_close(daemon->helpers, 0, fd); /* it has died already */
 		return;
 	}
 	if (client_create(daemon, fd, pid_fd, &peer) < 0) {

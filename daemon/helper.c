@@ -297,7 +297,7 @@ void helpers_free(struct helpers *helpers, uint32_t timeout_ms)
 	if (!helpers)
 		return;
 	clock_gettime(CLOCK_MONOTONIC, &deadline);
-	deadline.tv_sec += timeout_ms / 1000;
+	deadline.tv_sec += (time_t)(timeout_ms / 1000);
 	deadline.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
 	if (deadline.tv_nsec >= 1000000000) {
 		deadline.tv_sec++;
@@ -349,7 +349,7 @@ static void close_run(struct helper_job *job)
 	close(((struct close_job *)job)->fd);
 }
 
-void helpers_close(struct helpers *helpers, uid_t user, int fd)
+void helpers_close(struct helpers *helpers, uint64_t client_id, int fd)
 {
 	struct close_job *job = calloc(1, sizeof(*job));
 
@@ -358,7 +358,7 @@ void helpers_close(struct helpers *helpers, uid_t user, int fd)
 		return;
 	}
 	job->job.run = close_run;
-	job->job.client_id = helper_close_quota(user);
+	job->job.client_id = client_id;
 	job->fd = fd;
 	helpers_submit(helpers, &job->job);
 }

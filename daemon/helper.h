@@ -8,7 +8,6 @@
 #define DMASYNC_HELPER_H
 
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "daemon/mailbox.h"
 
@@ -25,16 +24,6 @@ struct helper_job {
 	struct helper_job *next;		  /* helpers' own */
 };
 
-/*
- * For helper_job.client_id of a close: the quota of a user and not of a client. Only a close can
- * hang for as long as a client likes (a FUSE file, a lingering socket), and a user can make as many
- * clients as he likes.
- */
-static inline uint64_t helper_close_quota(uid_t user)
-{
-	return UINT64_C(1) << 63 | user; /* no client's id grows so far */
-}
-
 /* `threads` at most, started as needed; `per_client` jobs at once for one client id. */
 int helpers_create(uint32_t threads, uint32_t per_client, struct helpers **ret);
 
@@ -44,7 +33,7 @@ void helpers_submit(struct helpers *helpers, struct helper_job *job);
 /* Waits for jobs that are running, up to timeout_ms, then leaves the stuck ones behind. */
 void helpers_free(struct helpers *helpers, uint32_t timeout_ms);
 
-/* close(fd) on a helper, of what this user can make hang. */
-void helpers_close(struct helpers *helpers, uid_t user, int fd);
+/* close(fd) on a helper. */
+void helpers_close(struct helpers *helpers, uint64_t client_id, int fd);
 
 #endif

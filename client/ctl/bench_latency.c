@@ -60,8 +60,8 @@ struct latency {
 
 static int prepare(struct latency *l)
 {
-	const size_t rooms[ROWS] = {l->iterations, l->iterations, l->cold_iterations,
-				    l->cold_iterations, l->iterations};
+	const size_t warm = (size_t)l->iterations, cold = (size_t)l->cold_iterations;
+	const size_t rooms[ROWS] = {warm, warm, cold, cold, warm};
 	struct dmasync_buffer_params buffer;
 	struct dmasync_queue_params queue;
 	struct dmasync_info info = {.size = sizeof info};

@@ -71,7 +71,7 @@ static int make_entries(struct sg *sg)
 {
 	uint64_t all = sg->size / sg->entry;
 
-	sg->offsets = calloc(all, sizeof *sg->offsets);
+	sg->offsets = calloc((size_t)all, sizeof *sg->offsets);
 	if (!sg->offsets)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < all; i++)
@@ -156,7 +156,7 @@ static int prepare(struct sg *sg)
 	while (size < sg->count)
 		size *= 2;
 	for (int i = 0; r >= 0 && i < SAMPLES; i++) {
-		sg->samples[i] = calloc(sg->iterations, sizeof *sg->samples[i]);
+		sg->samples[i] = calloc((size_t)sg->iterations, sizeof *sg->samples[i]);
 		if (!sg->samples[i])
 			r = -ENOMEM;
 	}
@@ -356,7 +356,7 @@ static void report(struct sg *sg)
 	double us[SAMPLES];
 
 	for (int i = 0; i < SAMPLES; i++)
-		us[i] = percentiles_median(sg->samples[i], sg->iterations) / 1e3;
+		us[i] = percentiles_median(sg->samples[i], (size_t)sg->iterations) / 1e3;
 	double reduction = 100 * (1 - us[SAMPLE_END_TO_END] / us[SAMPLE_PER_ENTRY]);
 
 	if (sg->bench.ctl->json)

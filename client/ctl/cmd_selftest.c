@@ -19,8 +19,9 @@
 #include "daemon/cache/cache.h"
 
 #define WAYS_MAX 3u
-#define DEFAULT_LINE 64u /* of the map, where no line operation works and the kernel alone syncs   \
-			  */
+#define DEFAULT_LINE                                                                               \
+	64u /* of the map, where no line operation works and the kernel alone syncs                \
+	     */
 
 struct selftest {
 	struct bench bench;
@@ -73,7 +74,7 @@ static int read_truth(struct selftest *s, struct selftest_way *way, struct dmasy
 		selftest_touch(s->scratch, s->evict);
 		truth = dmasync_buffer_map(buffer);
 	}
-	memcpy(s->new, truth, s->size);
+	memcpy(s->new, truth, (size_t)s->size);
 	return CTL_OK;
 }
 
@@ -87,13 +88,13 @@ static int run_round(struct selftest *s, struct selftest_way *way, struct dmasyn
 		r = sync_all(way, queue, buffer, DMASYNC_FOR_DEVICE);
 	if (r != CTL_OK)
 		return r;
-	memcpy(s->old, memory, s->size);
+	memcpy(s->old, memory, (size_t)s->size);
 	r = s->device->frame(s->device, s->size);
 	if (r == CTL_OK && way->synced)
 		r = sync_all(way, queue, buffer, DMASYNC_FOR_CPU);
 	if (r != CTL_OK)
 		return r;
-	memcpy(s->seen, memory, s->size);
+	memcpy(s->seen, memory, (size_t)s->size);
 	r = read_truth(s, way, queue, buffer);
 	if (r != CTL_OK)
 		return r;
@@ -194,14 +195,14 @@ static int prepare(struct selftest *s)
 		  : info.line_size ? info.line_size
 				   : DEFAULT_LINE;
 	s->size -= s->size % s->line;
-	s->old = malloc(s->size);
-	s->seen = malloc(s->size);
-	s->new = malloc(s->size);
+	s->old = malloc((size_t)s->size);
+	s->seen = malloc((size_t)s->size);
+	s->new = malloc((size_t)s->size);
 	/* Read-only zero pages would all be one page: it has to be written. */
-	s->scratch = malloc(s->evict);
+	s->scratch = malloc((size_t)s->evict);
 	if (!s->old || !s->seen || !s->new || !s->scratch)
 		return ctl_fail("no memory");
-	memset(s->scratch, 1, s->evict);
+	memset(s->scratch, 1, (size_t)s->evict);
 	if (!s->simulated) {
 		s->device = selftest_v4l2_open(s->v4l2, (enum dmasync_memory)s->memory);
 		return s->device ? add_ways(s) : CTL_FAILED;

@@ -130,7 +130,7 @@ bool process_interrupted(void)
 bool process_pause(unsigned milliseconds)
 {
 	const struct timespec timeout = {
-		.tv_sec = milliseconds / 1000,
+		.tv_sec = (time_t)(milliseconds / 1000),
 		.tv_nsec = (long)(milliseconds % 1000) * 1000000,
 	};
 

@@ -392,7 +392,7 @@ static void rewound_batch_issues_everything_again(void **state)
 	uint64_t lines = batch.lines;
 
 	for (uint32_t budget = 2; budget < lines + 8; budget++) {
-		size_t first_time = lines;
+		size_t first_time = (size_t)lines;
 
 		/* Part of it on one CPU, then all of it on another. */
 		cache_batch_rewind(&batch);

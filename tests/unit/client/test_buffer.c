@@ -112,7 +112,7 @@ static void allocate_memfd(void **state)
 	assert_int_equal(info.memory, DMASYNC_MEMORY_MEMFD);
 	assert_int_equal(fcntl(info.fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-	memset(dmasync_buffer_map(buffer), 1, bytes);
+	memset(dmasync_buffer_map(buffer), 1, (size_t)bytes);
 	dmasync_buffer_destroy(buffer);
 	dmasync_disconnect(ds);
 	fake_stop(fake);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that come, look around, misbehave and die: the daemon ends up holding what it held. */
+#include <arpa/inet.h>
 #include <dmasync/dmasync.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -392,6 +394,72 @@ static void too_many_requests(void)
 	harness_daemon_stop(&daemon);
 }
 
+/* A TCP socket whose close waits for a peer that does not read. */
+static int lingering_socket(int *ret_peer)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct linger linger = {.l_onoff = 1, .l_linger = 5};
+	socklen_t size = sizeof address;
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char bytes[65536];
+
+	check(listener >= 0 && fd >= 0);
+	check_int(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+	check_int(listen(listener, 1), 0);
+	check_int(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+	check_int(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+	*ret_peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	check(*ret_peer >= 0);
+	close(listener);
+	check_int(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+	while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+		;
+	return fd;
+}
+
+/* The close of what it sent hangs; the loop answers meanwhile, and so do its own requests. */
+static void fd_whose_close_blocks(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_buffer_add add = {
+		.header = {.size = sizeof add, .opcode = DMASYNC_OP_BUFFER_ADD}};
+	struct dmasync_stats_reply stats;
+	union reply reply;
+	int peers[3];
+
+	harness_daemon_start(&daemon, "", NULL);
+	int socket = requests_connect(&daemon), other = requests_connect(&daemon);
+	struct requests_holdings before = requests_holdings(&daemon);
+
+	/* Stopped, so that the daemon's copies are the last ones and its close the one that waits.
+	 */
+	check_int(kill(daemon.pid, SIGSTOP), 0);
+	for (int i = 0; i < 3; i++) {
+		int fd = lingering_socket(&peers[i]);
+
+		check_int(harness_send(socket, &add, sizeof add, (const int[]){fd, fd}, 2), 0);
+		close(fd);
+	}
+	check_int(kill(daemon.pid, SIGCONT), 0);
+	for (int i = 0; i < 3; i++) {
+		check_int(harness_receive(socket, &reply, sizeof reply, NULL, NULL, 4000),
+			  sizeof reply.error);
+		check_int(reply.error.error, -EINVAL);
+	}
+	requests_stats(other, &stats);
+	requests_stats(socket, &stats);
+	/* Answered while the fds are still being closed. */
+	check(harness_count_fds(daemon.pid) > before.fds);
+	for (int i = 0; i < 3; i++)
+		close(peers[i]);
+	requests_same_holdings(&daemon, before);
+	close(socket);
+	close(other);
+	harness_daemon_stop(&daemon);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(killed_clients, .timeout_s = 60),
 	HARNESS_CASE(stop_with_clients),
@@ -402,6 +470,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(no_fds_for_accept),
 	HARNESS_CASE(slow_reader),
 	HARNESS_CASE(too_many_requests),
+	HARNESS_CASE(fd_whose_close_blocks),
 };
 
 HARNESS_MAIN(cases)

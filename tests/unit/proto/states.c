@@ -169,7 +169,7 @@ static void grow(struct sim_seen *seen)
 	if (!larger.keys)
 		sim_die("out of memory");
 	for (size_t i = 0; i < seen->space; i++) {
-		size_t at = seen->keys[i][0] & (larger.space - 1);
+		size_t at = (size_t)(seen->keys[i][0] & (larger.space - 1));
 
 		if (is_free(seen->keys[i]))
 			continue;
@@ -189,7 +189,7 @@ bool sim_remember(struct sim_seen *seen, struct sim_state *state)
 	forget(state);
 
 	struct key key = key_of(state);
-	size_t at = key.a & (seen->space - 1);
+	size_t at = (size_t)(key.a & (seen->space - 1));
 
 	for (; !is_free(seen->keys[at]); at = (at + 1) & (seen->space - 1)) {
 		if (seen->keys[at][0] == key.a && seen->keys[at][1] == key.b)
