@@ -34,6 +34,7 @@ work=$(mktemp -d "$cache/run.XXXXXX")
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' INT TERM HUP
 copy_programs "$arm64_build" "$work/programs"
+write_test_list "$work/tests"
 
 # One guest keeps little more than one CPU busy.
 at_once=${VM_JOBS:-$(nproc)}

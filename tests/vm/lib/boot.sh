@@ -9,11 +9,11 @@ make_share() { # FOLDER CASE-SCRIPT PROGRAMS
   cp "$vm_dir/guest/lib.sh" "$1/lib.sh"
   chmod +x "$1/case"
   echo "$arm64_build" > "$1/host-path"
-  write_test_list "$1/tests"
+  cp "$work/tests" "$1/tests"
   # What tests read of the source tree.
   echo "$source_dir" > "$1/source-path"
-  mkdir -p "$1/source/unit/proto"
-  cp -r "$source_dir/tests/unit/proto/golden" "$1/source/unit/proto"
+  mkdir -p "$1/source"
+  (cd "$source_dir" && cp -r --parents tests/unit/proto/golden units "$1/source")
 }
 
 # What a guest needs of a build folder: programs, libraries, generated data; no objects.

@@ -72,12 +72,16 @@ build_plugin() {
 }
 
 # The native tests as the guest runs them, from meson's own list: one line each of
-# "suite name seconds command...". Scripts of the host's (python, qemu-user) stay out.
+# "suite name seconds command...". Scripts of the host's (python, qemu-user) stay out. $VM_TESTS: names
+# of tests, of which only these are run.
 write_test_list() { # OUT
   meson introspect "$arm64_build" --tests | python3 -c '
 import json, os, sys
 build = sys.argv[1]
+only = os.environ.get("VM_TESTS", "").split()
 for test in json.load(sys.stdin):
+    if only and test["name"] not in only:
+        continue
     program = test["cmd"][0]
     if not program.startswith(build) or not os.path.exists(program):
         continue
