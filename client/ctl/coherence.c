@@ -259,6 +259,7 @@ void coherence_of_device(const char *root, const char *device, enum coherence_de
 			 struct coherence_answer *ret)
 {
 	char dma_device[PATH_MAX], link[PATH_MAX], node[PATH_MAX], base[PATH_MAX];
+	char subsystem[NAME_MAX + 1];
 
 	if (architecture == COHERENCE_ARCHITECTURE) {
 		if (strstr(device, "/intel_ipu") || strstr(device, "/intel-ipu"))
@@ -270,6 +271,11 @@ void coherence_of_device(const char *root, const char *device, enum coherence_de
 		return;
 	}
 
+	probe_link_name(device, "subsystem", subsystem, sizeof subsystem);
+	if (strcmp(subsystem, "faux") == 0) {
+		answer(ret, COHERENCE_UNKNOWN, "a virtual device, which does no DMA of its own");
+		return;
+	}
 	if (snprintf(dma_device, sizeof dma_device, "%s", device) >= (int)sizeof dma_device ||
 	    !find_dma_device(root, dma_device)) {
 		answer(ret, COHERENCE_UNKNOWN, "no parent is known to do its DMA");

@@ -220,7 +220,7 @@ static void what_the_tree_does_not_know_is_unknown(void)
 	platform_device(virtual_device, NULL);
 	expect(virtual_device, COHERENCE_DEFAULT_NOT_COHERENT, COHERENCE_UNKNOWN, "no device-tree");
 	link_to(faux, "subsystem", "/sys/bus/faux");
-	expect(faux, COHERENCE_DEFAULT_NOT_COHERENT, COHERENCE_UNKNOWN, "no parent");
+	expect(faux, COHERENCE_DEFAULT_NOT_COHERENT, COHERENCE_UNKNOWN, "virtual");
 }
 
 /* x86 snoops, but for this one. */
@@ -265,14 +265,18 @@ static void devices_are_listed(void)
 	write_bytes("/sys/class/video4linux/video2", "name", "evil\033[2J\n", 9);
 	make_directory("/sys/class/video4linux/v4l-subdev0");
 	link_to("/sys/class/drm/card0", "device", "/sys/devices/platform/gpu");
+	link_to("/sys/devices/faux/vkms", "subsystem", "/sys/bus/faux");
+	link_to("/sys/devices/faux/vkms", "driver", "/sys/bus/faux/drivers/faux_driver");
+	link_to("/sys/class/drm/card1", "device", "/sys/devices/faux/vkms");
 	link_to("/sys/class/drm/card0-HDMI-A-1", "device", "/sys/devices/platform/gpu");
 	make_directory("/sys/class/drm/version");
 
 	probe_devices(harness_directory(), COHERENCE_DEFAULT_NOT_COHERENT, document);
-	json *gpu = element(document, "drm", 0, 1);
+	json *gpu = element(document, "drm", 0, 2);
 	check_text(member(gpu, "node"), "/dev/dri/card0");
 	check_text(member(gpu, "driver"), "panfrost");
 	check_text(member(gpu, "dma"), "coherent");
+	check_text(member(element(document, "drm", 1, 2), "name"), "vkms");
 	/* By number, not by letter. */
 	json *camera = element(document, "v4l2", 1, 2);
 	check_text(member(camera, "node"), "/dev/video10");
