@@ -49,6 +49,7 @@ test_packages='
 
 vm_packages='
 	cpio
+	device-tree-compiler
 	kmod
 	mmdebstrap
 	e2fsprogs

@@ -10,6 +10,7 @@ set -eu
 . "$vm_dir/lib/build.sh"
 . "$vm_dir/lib/initrd.sh"
 . "$vm_dir/lib/boot.sh"
+. "$vm_dir/lib/device_tree.sh"
 
 all= wanted=
 for argument in "$@"; do
@@ -43,7 +44,7 @@ at_once=${VM_JOBS:-$(nproc)}
 # there is one, looks at what the guest left (executed operations, content) and prints VM-RESULT lines.
 run_case() {
   local name=$1 status=0
-  kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count=
+  kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count= device_tree=
   . "$vm_dir/cases/$name.conf"
   log="$work/$name.log" share="$work/$name.share" counts="$work/$name.counts"
   if [ "$kernel_name" = none ]; then
@@ -61,6 +62,10 @@ run_case() {
   make_share "$share" "$vm_dir/cases/$name.guest" "$work/programs"
   exec 9>&-
 
+  if [ -n "$device_tree" ]; then
+    (device_tree_make "$work/$name.dtb" "$cpu" "$smp" "$memory" "$device_tree") 2> "$work/$name.why" || return $?
+    qemu="$qemu -dtb $work/$name.dtb"
+  fi
   [ -z "$count" ] || qemu="$qemu -plugin $plugin -d plugin -D $counts"
   began=$(date +%s)
   # shellcheck disable=SC2086

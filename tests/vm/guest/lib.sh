@@ -56,6 +56,13 @@ daemon_stop() {
 	kill -TERM "$daemon_pid" && wait "$daemon_pid"
 }
 
+# What probe says, for the case's .host script: the page in the log, the document in the share.
+probe_machine() {
+	"$ctl" probe
+	"$ctl" probe --json > /mnt/probe.json
+	result probe-runs $([ $? = 0 ] && echo pass || echo fail)
+}
+
 # At the end of every case's script.
 finish() { exit "$((failures > 0))"; }
 
