@@ -21,7 +21,11 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* A memfd that nobody can shrink, grow or unseal: a fault on the ring is then impossible. */
+/*
+ * A memfd that nobody can shrink, grow or unseal: no access to the ring ends in SIGBUS. A seal
+ * against holes is not to be had, as it would refuse the client its writable mapping: who punches
+ * one finds zeroes there, as if he had written them, and costs the worker a page fault.
+ */
 static int ring_memfd(size_t size)
 {
 	int fd = memfd_create("dmasync-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
