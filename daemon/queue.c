@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/worker.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -142,6 +143,7 @@ int queue_create(uint32_t depth, uint32_t units, int worker_page_fd, struct queu
 	if (r < 0)
 		goto fail;
 
+	queue->created_ns = clock_ns();
 	for (int i = 0; i < DMASYNC_QUEUE_FDS; i++)
 		ret_fds[i] = fds[i];
 	*ret = queue;
