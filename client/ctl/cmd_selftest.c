@@ -125,6 +125,7 @@ static int run_rounds(struct selftest *s, struct selftest_way *way, struct dmasy
 		else
 			status = run_round(s, way, queue, buffer);
 	}
+	bench_progress(&s->bench, "selftest", s->rounds, s->rounds);
 	dmasync_queue_destroy(queue);
 	return status;
 }
