@@ -5,6 +5,7 @@
 #   make demo       install what is missing, build, run the demo
 #   make check      install what is missing for the tests, build, run them
 #   make check-vm   the same in virtual machines with arm64 kernels; check-vm-all: every case
+#   make vm-kernel  build their kernel, where none is at hand prebuilt (10 minutes)
 #   make deps       only install what is missing
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -70,10 +71,14 @@ check-vm check-vm-all:
 	@scripts/install-deps.sh vm
 	tests/vm/check.sh $(if $(filter %-all,$@),--all) $(CASES)
 
+vm-kernel:
+	@scripts/install-deps.sh vm-kernel
+	tests/vm/build-kernel.sh
+
 install: compile
 	DESTDIR="$(DESTDIR)" $(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all configure compile deps build-deps test-deps demo check check-vm check-vm-all install clean
+.PHONY: all configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel install clean

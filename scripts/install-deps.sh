@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 # The Debian packages that dmasync needs, and their installation. Debian 12 and newer.
 #
-#   install-deps.sh [build|test|vm]            install what is missing
-#   install-deps.sh --missing [build|test|vm]  only print its names
+#   install-deps.sh [build|test|vm|vm-kernel]            install what is missing
+#   install-deps.sh --missing [build|test|vm|vm-kernel]  only print its names
 #
 # "build" is for building and for the demo, "test" (the default) adds what the tests need, "vm" what
-# the tests in virtual machines need beyond that (tests/vm). Missing
-# packages are installed unasked for root and where INSTALL_DEPS=1, after a question on a terminal
-# that has sudo; otherwise the command is printed and the exit status is 1.
+# the tests in virtual machines need beyond that (tests/vm), "vm-kernel" what their kernel is built
+# with. Missing packages are installed unasked for root and where INSTALL_DEPS=1, after a question
+# on a terminal that has sudo; otherwise the command is printed and the exit status is 1.
 set -eu
 
 build_packages='
@@ -57,6 +57,14 @@ vm_packages='
 	zstd
 '
 
+kernel_packages='
+	bc
+	bison
+	flex
+	libelf-dev
+	libssl-dev
+'
+
 only_print=
 if [ "${1-}" = --missing ]; then
 	only_print=yes
@@ -66,8 +74,9 @@ case "${1-test}" in
 build) wanted=$build_packages ;;
 test) wanted="$build_packages $test_packages" ;;
 vm) wanted="$build_packages $test_packages $vm_packages" ;;
+vm-kernel) wanted="$build_packages $test_packages $vm_packages $kernel_packages" ;;
 *)
-	echo "usage: $0 [--missing] [build|test|vm]" >&2
+	echo "usage: $0 [--missing] [build|test|vm|vm-kernel]" >&2
 	exit 2
 	;;
 esac

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/rounds.h"
 #include "tests/unit/client/fake.h"
 
 static int sealed_memfd(void)
@@ -213,13 +214,12 @@ static void late_answers(void **state)
 }
 
 #define THREADS 4
-#define ROUNDS 200
 
 static void *hammer(void *argument)
 {
 	struct dmasync *ds = argument;
 
-	for (int i = 0; i < ROUNDS; i++) {
+	for (uint64_t i = rounds(200); i > 0; i--) {
 		struct dmasync_buffer *buffer = fake_buffer(ds, 4096);
 		struct dmasync_buffer_info info = {.size = sizeof info};
 		char text[64];
@@ -243,8 +243,8 @@ static void many_threads(void **state)
 		assert_int_equal(pthread_create(&threads[i], NULL, hammer, ds), 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	assert_int_equal(fake_requests(fake, DMASYNC_OP_BUFFER_ADD), THREADS * ROUNDS);
-	assert_int_equal(fake_requests(fake, DMASYNC_OP_BUFFER_REMOVE), THREADS * ROUNDS);
+	assert_int_equal(fake_requests(fake, DMASYNC_OP_BUFFER_ADD), THREADS * rounds(200));
+	assert_int_equal(fake_requests(fake, DMASYNC_OP_BUFFER_REMOVE), THREADS * rounds(200));
 	dmasync_disconnect(ds);
 	fake_stop(fake);
 }

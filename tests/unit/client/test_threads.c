@@ -15,15 +15,16 @@
 #include <cmocka.h>
 
 #include "client/internal.h"
+#include "tests/lib/rounds.h"
 #include "tests/unit/client/fake.h"
 
-#define BATCHES 20000u
 #define DEPTH 16u
 
 enum reader { READER_WAITS, READER_SPINS, READER_POLLS, READER_PEEKS };
 
 struct race {
 	struct fake_queue *fq;
+	uint64_t batches;
 	uint32_t looks;
 	/* Plain memory: ordered by the ring alone. */
 	uint64_t to_worker[DEPTH], to_client[DEPTH];
@@ -36,7 +37,7 @@ static void *work(void *argument)
 	struct fake_queue *fq = race->fq;
 	uint32_t idle = 0;
 
-	for (uint64_t done = 0; done < BATCHES;) {
+	for (uint64_t done = 0; done < race->batches;) {
 		struct pollfd p = {.fd = fq->doorbell_fd, .events = POLLIN};
 		struct fake_batch batch;
 		char bytes[64];
@@ -99,17 +100,17 @@ static void run(enum reader reader, uint32_t in_flight, uint32_t looks)
 	struct dmasync_queue *queue =
 		fake_queue_create(ds, DEPTH, 32, reader == READER_SPINS ? 50 : 0);
 	struct dmasync_buffer *buffer = fake_buffer(ds, 8192);
-	struct race race = {.fq = fake_queue(fake), .looks = looks};
+	struct race race = {.fq = fake_queue(fake), .batches = rounds(20000), .looks = looks};
 	uint64_t submitted = 0, read = 0;
 	pthread_t thread;
 
 	fake_share(race.fq, queue);
 	assert_int_equal(pthread_create(&thread, NULL, work, &race), 0);
-	while (read < BATCHES) {
+	while (read < race.batches) {
 		struct dmasync_completion c;
 		struct dmasync_batch *batch;
 
-		if (submitted < BATCHES && submitted - read < in_flight) {
+		if (submitted < race.batches && submitted - read < in_flight) {
 			uint64_t entries = submitted % 2 ? 1 : 2;
 
 			assert_int_equal(dmasync_batch_begin(queue, &batch), 0);

@@ -63,6 +63,26 @@ probe_machine() {
 	result probe-runs $([ $? = 0 ] && echo pass || echo fail)
 }
 
+# bench_smoke MEMORY...: the benchmarks run on such buffers, few rounds of each; no figure is looked at.
+bench_smoke() {
+	for memory in "$@"; do
+		check "bench-latency-$memory" "$ctl" bench latency --iterations 50 --cold-iterations 2 --memory "$memory"
+		check "bench-sg-$memory" "$ctl" bench sg --iterations 2 --size 64K --memory "$memory"
+	done
+}
+
+# What a kernel is: io_uring as the daemon's loop uses it, and whether it has dma-heaps and udmabuf.
+# kernel_features SETUP-OF-IO_URING HEAPS UDMABUF (yes or no)
+kernel_features() {
+	equal io-uring-setup "$1" "$("$ctl" probe --json | sed -n 's/^ *"setup": *"\(.*\)",*$/\1/p')"
+	equal dma-heaps "$2" "$([ -e /dev/dma_heap ] && echo yes || echo no)"
+	equal udmabuf "$3" "$([ -e /dev/udmabuf ] && echo yes || echo no)"
+	daemon_start < /dev/null || { result daemon-starts fail; return; }
+	echo "VM-TABLE Linux $(uname -r): $("$ctl" probe | grep 'loop:\|line operations:' | tr -s '\n ' ' ')"
+	bench_smoke memfd
+	check daemon-stops daemon_stop
+}
+
 # At the end of every case's script.
 finish() { exit "$((failures > 0))"; }
 

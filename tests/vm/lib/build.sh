@@ -28,7 +28,8 @@ needs_exe_wrapper = true
 pkgconfig = 'pkg-config'
 [built-in options]
 c_args = ['--sysroot=$target_sysroot']
-c_link_args = ['--sysroot=$target_sysroot']
+# Before the cross compiler's own C library, which may be an older one.
+c_link_args = ['--sysroot=$target_sysroot', '-L$target_sysroot/usr/lib/$target_triple', '-L$target_sysroot/lib/$target_triple']
 END
   mv "$1.new" "$1"
 }
