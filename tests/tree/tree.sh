@@ -27,7 +27,7 @@ complain()
 paths='(^|[^[:alnum:]_.-])/(work|home|Users|workspace|builds)/[[:alnum:]_.]'
 hosts='deb[.]debian[.]org|(security|snapshot|ftp[.a-z]*)[.]debian[.]org|archive[.]ubuntu[.]com'
 hosts="$hosts|npmj[s]|py[p]i|crate[s][.]io|proxy[.]golang|maven[.]org|rubygem[s]|nuget[.]or[g]"
-addresses='(^|[^0-9.])(10|127|192[.]168|172[.](1[6-9]|2[0-9]|3[01]))([.][0-9]{1,3}){2,3}([^0-9.]|$)'
+addresses='(^|[^0-9.])(10|192[.]168|172[.](1[6-9]|2[0-9]|3[01]))([.][0-9]{1,3}){2,3}([^0-9.]|$)'
 git grep -nIE "$paths" -- . | complain "paths of a machine" || failed=1
 # A folder beside the tree may hold prebuilt kernels for tests/vm, and nothing else looks there.
 git grep -nIE '[.][.]/shar[e]d' -- . ':!tests/vm' | complain "paths beside the tree" || failed=1
