@@ -134,7 +134,7 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 		return -ECHILD;
 	r = completion_take(queue, ret);
 	if (r == 1)
-		queue_fd_settle(queue);
+		queue_fd_settle(queue, true);
 	if (r != 0)
 		return r;
 	if (daemon_gone(queue))
@@ -142,7 +142,7 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 	/* Where that took a system call: what came meanwhile is worth more than a readable fd. */
 	if (queue->epoll_fd >= 0)
 		r = completion_take(queue, ret);
-	queue_fd_settle(queue);
+	queue_fd_settle(queue, r == 1);
 	return r;
 }
 
@@ -251,7 +251,7 @@ DMASYNC_PUBLIC int dmasync_wait(struct dmasync_queue *queue, struct dmasync_comp
 	if (!fork_guard_ok(queue->ds))
 		return -ECHILD;
 	r = wait_until(queue, ret, timeout_ns);
-	queue_fd_settle(queue);
+	queue_fd_settle(queue, r > 0);
 	return r > 0 ? 0 : r;
 }
 
@@ -296,6 +296,6 @@ DMASYNC_PUBLIC int dmasync_sync(struct dmasync_queue *queue, struct dmasync_buff
 	if (r < 0)
 		return r;
 	r = wait_for_own(queue, position, &completion);
-	queue_fd_settle(queue);
+	queue_fd_settle(queue, true);
 	return r < 0 ? r : completion.status;
 }

@@ -224,8 +224,11 @@ bool notification_drain(struct dmasync_queue *queue);
 
 /* ---- queue_fd.c ---- */
 
-/* Makes queue_fd say the truth again after completions were read. Nothing where nobody asked. */
-void queue_fd_settle(struct dmasync_queue *queue);
+/*
+ * Makes queue_fd say the truth again after somebody looked for completions, and found some or not.
+ * Nothing where nobody asked for it.
+ */
+void queue_fd_settle(struct dmasync_queue *queue, bool found);
 void queue_fd_close(struct dmasync_queue *queue);
 
 /* ---- small things ---- */

@@ -7,7 +7,8 @@
  * set; the control socket, for its hang-up; and an eventfd of our own for what no notification
  * will come for: completions that were there before the flag was set, or that wait in the stash.
  * The worker's byte stays in the pipe until the ring was seen empty, so a flag that is taken while
- * more completions follow keeps the descriptor readable.
+ * more completions follow keeps the descriptor readable. It may also come late, for a completion
+ * that was read meanwhile.
  */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -37,7 +38,7 @@ static bool unread(const struct dmasync_queue *queue)
 	       dmasync_ring_completion_reached(&queue->ring, queue->read);
 }
 
-void queue_fd_settle(struct dmasync_queue *queue)
+void queue_fd_settle(struct dmasync_queue *queue, bool found)
 {
 	uint32_t *flag = &queue->ring.header->client_sleeping;
 
@@ -48,11 +49,17 @@ void queue_fd_settle(struct dmasync_queue *queue)
 		return;
 	}
 	event_set(queue, false);
-	if (queue->notify_armed && !dmasync_ring_sleep_was_taken(flag))
+	/*
+	 * Whoever found something will look again, and is spared the system calls while the flag
+	 * stands. Whoever found nothing may have come for a late byte, which would bring him back
+	 * for ever.
+	 */
+	if (found && queue->notify_armed && !dmasync_ring_sleep_was_taken(flag))
 		return;
 	/*
 	 * As a sleeper would: announce, look once more. The pipe is emptied before, never after: a
-	 * byte that comes once the flag is set belongs to a completion that nobody has read.
+	 * byte that comes once the flag is set belongs to a completion that nobody has read. Where
+	 * that byte goes with the others, the flag is set anew and the look finds the completion.
 	 */
 	if (!notification_drain(queue))
 		control_break(queue->ds, 0);
@@ -93,7 +100,7 @@ DMASYNC_PUBLIC int dmasync_queue_fd(struct dmasync_queue *queue)
 	}
 	queue->epoll_fd = epoll_fd;
 	queue->event_fd = event_fd;
-	queue_fd_settle(queue);
+	queue_fd_settle(queue, false);
 	return epoll_fd;
 }
 

@@ -383,6 +383,42 @@ static void fd_knows_the_stash(void **state)
 	bench_stop(&b);
 }
 
+/* A worker may be held up between taking the flag and writing its byte. */
+static void fd_is_quiet_after_a_late_notification(void **state)
+{
+	struct bench b = bench_start(4, 0);
+	struct pollfd p = {.events = POLLIN};
+	struct dmasync_completion c;
+
+	(void)state;
+	p.fd = dmasync_queue_fd(b.queue);
+	for (uint64_t i = 1; i <= 2; i++) {
+		struct dmasync_ring_completion completion = {.user_data = i, .entries = 1};
+		struct fake_batch batch;
+
+		submit(&b, i);
+		assert_true(fake_fetch(b.fq, &batch));
+		dmasync_ring_complete(&b.fq->ring, b.fq->completed++, &completion);
+		assert_true(dmasync_ring_take_sleeper(&b.fq->ring.header->client_sleeping));
+		assert_int_equal(dmasync_peek(b.queue, &c), 1);
+		assert_true(c.user_data == i);
+		assert_int_equal(dmasync_peek(b.queue, &c), 0);
+		assert_int_equal(write(b.fq->notification_fd, "n", 1), 1);
+		/* It says only: look. Who has looked is not told again. */
+		assert_int_equal(poll(&p, 1, 0), 1);
+		if (i == 1)
+			assert_int_equal(dmasync_peek(b.queue, &c), 0);
+		else
+			assert_int_equal(dmasync_wait(b.queue, &c, 0), -ENODATA);
+		assert_int_equal(poll(&p, 1, 0), 0);
+	}
+	submit(&b, 3);
+	fake_serve(b.fq, 1);
+	assert_int_equal(poll(&p, 1, 0), 1);
+	assert_int_equal(dmasync_peek(b.queue, &c), 1);
+	bench_stop(&b);
+}
+
 static void fd_tells_of_damage(void **state)
 {
 	struct bench b = bench_start(4, 0);
@@ -411,6 +447,7 @@ int main(void)
 		fake_test(sync_returns_the_status),
 		fake_test(fd_says_the_truth),
 		fake_test(fd_knows_the_stash),
+		fake_test(fd_is_quiet_after_a_late_notification),
 		fake_test(fd_tells_of_damage),
 	};
 
