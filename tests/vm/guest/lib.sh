@@ -87,8 +87,8 @@ kernel_features() {
 finish() { exit "$((failures > 0))"; }
 
 # The runner's own time limits; a model of weakly ordered memory; minutes of shaking the ring on real
-# CPUs: none of them learns anything from an emulated CPU.
-not_here="harness proto-simulator proto-sleep proto-sleep-no-fence"
+# CPUs: none of them learns anything from an emulated CPU. And the guest has no compiler.
+not_here="harness readme-example proto-simulator proto-sleep proto-sleep-no-fence"
 
 # native SUITE...: the project's own tests of these suites, as meson lists them. $LEFT_OUT: names of
 # tests that this case leaves out as well.

@@ -34,15 +34,20 @@ END
   mv "$1.new" "$1"
 }
 
+make_sysroot() { # ARCH
+  foreign_unpack "$target_suite" "$1" "$target_sysroot" liburing-dev libsystemd-dev libinih-dev \
+    libjson-c-dev libdrm-dev libcmocka-dev libc6 libgcc-s1 busybox-static
+  # Newer Debians' packages leave /lib to base-files.
+  [ -e "$target_sysroot/lib" ] || ln -s usr/lib "$target_sysroot/lib"
+}
+
 # build_for ARCH BUILD MESON-OPTIONS...
 build_for() {
   local arch=$1 build=$2
   shift 2
   target_set "$arch"
   need "$target_triple-gcc" "gcc-$target_triple libc6-dev-$arch-cross"
-  once "sysroot-$target_suite-$arch" foreign_unpack "$target_suite" "$arch" "$target_sysroot" \
-    liburing-dev libsystemd-dev libinih-dev libjson-c-dev libdrm-dev libcmocka-dev libc6 libgcc-s1 \
-    busybox-static
+  once "sysroot-$target_suite-$arch" make_sysroot "$arch"
   write_cross_file "$target_sysroot.ini"
   if [ ! -e "$build/build.ninja" ]; then
     meson setup "$build" "$source_dir" --cross-file "$source_dir/tests/cross/$target_triple.ini" \
@@ -55,7 +60,7 @@ build_for() {
 # A case without a guest: the project builds for ARCH.
 build_case() {
   local why status=0
-  why=$(build_for "$1" "$source_dir/build-$1" 2>&1) || status=$?
+  why=$(build_for "$1" "$source_dir/build-$1" -Dtests=false 2>&1) || status=$?
   case $status in
   0) echo "VM-RESULT build pass" ;;
   77) echo "VM-RESULT build skip ${why#skipped: }" ;;
