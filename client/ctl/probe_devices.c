@@ -34,8 +34,11 @@ static void each_device(void *context, const char *name)
 	if (!realpath(link, device))
 		return;
 	probe_link_name(device, "driver", driver, sizeof driver);
-	/* All devices of the faux bus (Linux 6.14) share one driver; their name says more. */
-	if (strcmp(driver, "faux_driver") == 0)
+	/*
+	 * Virtual devices: those of the faux bus (Linux 6.14) share one driver, those before have
+	 * none; their own name says more.
+	 */
+	if (strcmp(driver, "faux_driver") == 0 || driver[0] == '\0')
 		snprintf(driver, sizeof driver, "%s", strrchr(device, '/') + 1);
 	/* V4L2 has a name for each node ("rkisp1_mainpath"); DRM has the driver's. */
 	if (probe_read_line(raw, sizeof raw, devices->root, "%s/%s/name", devices->class_directory,

@@ -114,7 +114,7 @@ void probe_memory(const char *root, json *document)
 	       : above == ANSWER_YES   ? "yes"
 				       : "no",
 	       parameter[0] ? "swiotlb=" : "swiotlb is not on the kernel's command line", parameter,
-	       pool_known ? format_bytes(text, pool) : "unknown (debugfs is for root)");
+	       pool_known ? format_bytes(text, pool) : "unknown (debugfs, for root, has none)");
 	if (warning)
 		printf("  warning: %s\n", warning);
 }

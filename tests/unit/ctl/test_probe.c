@@ -268,15 +268,18 @@ static void devices_are_listed(void)
 	link_to("/sys/devices/faux/vkms", "subsystem", "/sys/bus/faux");
 	link_to("/sys/devices/faux/vkms", "driver", "/sys/bus/faux/drivers/faux_driver");
 	link_to("/sys/class/drm/card1", "device", "/sys/devices/faux/vkms");
+	make_directory("/sys/devices/platform/vgem");
+	link_to("/sys/class/drm/card2", "device", "/sys/devices/platform/vgem");
 	link_to("/sys/class/drm/card0-HDMI-A-1", "device", "/sys/devices/platform/gpu");
 	make_directory("/sys/class/drm/version");
 
 	probe_devices(harness_directory(), COHERENCE_DEFAULT_NOT_COHERENT, document);
-	json *gpu = element(document, "drm", 0, 2);
+	json *gpu = element(document, "drm", 0, 3);
 	check_text(member(gpu, "node"), "/dev/dri/card0");
 	check_text(member(gpu, "driver"), "panfrost");
 	check_text(member(gpu, "dma"), "coherent");
-	check_text(member(element(document, "drm", 1, 2), "name"), "vkms");
+	check_text(member(element(document, "drm", 1, 3), "name"), "vkms");
+	check_text(member(element(document, "drm", 2, 3), "name"), "vgem");
 	/* By number, not by letter. */
 	json *camera = element(document, "v4l2", 1, 2);
 	check_text(member(camera, "node"), "/dev/video10");
