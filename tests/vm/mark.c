@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mark N: executes the hint by which tests/arm64/count_plugin.c reports what ran since the last one,
- * 0 or 1. For scripts of a guest.
+ * mark N: executes the hint by which tests/arm64/count_plugin.c reports what ran since the last
+ * one, 0 or 1. For scripts of a guest.
  */
 int main(int argc, char **argv)
 {
