@@ -123,6 +123,8 @@ void sync_answered(struct worker_command *command)
 	struct client *client = command->client;
 	struct dmasync_sync_reply reply = {.completion = command->result};
 
+	reply.completion.flags &=
+		~DMASYNC_COMPLETION_EXTENDED; /* of a ring's slot: here all is sent */
 	client->daemon->serving->syncs[worker_index(command->worker)]--;
 	request_end(client);
 	client_reply(client, DMASYNC_OP_SYNC, command->cookie, &reply, sizeof reply, NULL, 0);

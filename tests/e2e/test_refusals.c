@@ -329,6 +329,7 @@ static void sync_messages(void)
 	check_int(reply.completion.status, -EINVAL);
 	check_int(reply.completion.reason, DMASYNC_REASON_EMPTY_BATCH);
 	check_int(reply.completion.bad_entry, DMASYNC_NO_ENTRY);
+	check_int(reply.completion.flags, 0); /* EXTENDED is for rings */
 
 	message.request.count = 3;
 	message.units[0] = good(0, 4096);
