@@ -151,6 +151,60 @@ DMASYNC_PUBLIC int dmasync_batch_add(struct dmasync_batch *batch, struct dmasync
 	return r < 0 ? fail(batch, r) : 0;
 }
 
+/* The whole list or nothing of it: what was written is only counted once all of it was good. */
+static int append_ranges(struct dmasync_batch *batch, const struct dmasync_buffer *buffer,
+			 uint32_t word, const struct dmasync_range *ranges, size_t count)
+{
+	struct dmasync_queue *queue = batch->queue;
+	const uint64_t size = buffer->bytes;
+	uint32_t at;
+	int r;
+
+	if (count > queue->ring.unit_count)
+		return -EMSGSIZE;
+	r = reserve(batch, (uint32_t)count);
+	if (r < 0)
+		return r;
+	at = queue->unit_head + batch->units + (batch->first_held ? 1 : 0);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t offset = ranges[i].offset, length = ranges[i].length;
+
+		if (length > UINT32_MAX || offset > size || length > size - offset)
+			return check_plain(buffer, offset, length);
+		dmasync_ring_write_unit(&queue->ring, at++,
+					&(struct dmasync_unit){.word = word,
+							       .length = (uint32_t)length,
+							       .offset = offset});
+	}
+	if (batch->first_held) {
+		write_unit(batch, batch->first);
+		batch->first_held = false;
+	}
+	batch->units += (uint32_t)count;
+	batch->entries += (uint32_t)count;
+	return 0;
+}
+
+DMASYNC_PUBLIC int dmasync_batch_add_ranges(struct dmasync_batch *batch,
+					    struct dmasync_buffer *buffer, enum dmasync_sync sync,
+					    enum dmasync_direction direction,
+					    const struct dmasync_range *ranges, size_t count)
+{
+	int r;
+
+	if (count == 1) /* may still be the one that travels inside its submission */
+		return dmasync_batch_add(batch, buffer, sync, direction, ranges->offset,
+					 ranges->length);
+	if (!fork_guard_ok(batch->queue->ds))
+		return -ECHILD;
+	r = check_entry(batch, buffer, sync, direction);
+	if (r == 0 && count > 0)
+		r = append_ranges(batch, buffer,
+				  dmasync_unit_word(buffer->handle, sync, direction, 0), ranges,
+				  count);
+	return r < 0 ? fail(batch, r) : 0;
+}
+
 static int check_rows(const struct dmasync_buffer *buffer, uint64_t offset, uint64_t length,
 		      uint64_t rows, uint64_t stride)
 {

@@ -41,7 +41,7 @@ struct sg {
 	struct cache cache;
 	enum dmasync_sync sync;
 	enum dmasync_direction direction;
-	uint64_t *offsets; /* of the entries, in their order */
+	struct dmasync_range *ranges; /* the entries, in their order */
 	uint32_t count;
 	bool capped;
 
@@ -71,16 +71,17 @@ static int make_entries(struct sg *sg)
 {
 	uint64_t all = sg->size / sg->entry;
 
-	sg->offsets = calloc((size_t)all, sizeof *sg->offsets);
-	if (!sg->offsets)
+	sg->ranges = calloc((size_t)all, sizeof *sg->ranges);
+	if (!sg->ranges)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < all; i++)
-		sg->offsets[i] = i * sg->entry;
+		sg->ranges[i] = (struct dmasync_range){i * sg->entry, sg->entry};
 	for (uint64_t i = all - 1; sg->random && i > 0; i--) {
-		uint64_t other = next_random(&sg->seed) % (i + 1), offset = sg->offsets[i];
+		uint64_t other = next_random(&sg->seed) % (i + 1);
+		struct dmasync_range range = sg->ranges[i];
 
-		sg->offsets[i] = sg->offsets[other];
-		sg->offsets[other] = offset;
+		sg->ranges[i] = sg->ranges[other];
+		sg->ranges[other] = range;
 	}
 	sg->capped = all > ENTRIES_MAX;
 	sg->count = sg->capped ? ENTRIES_MAX : (uint32_t)all;
@@ -106,7 +107,7 @@ static int prepare_runs(struct sg *sg, int which, bool merge, uint32_t size)
 		units[i].entry = (struct dmasync_unit){
 			.word = dmasync_unit_word(1, sg->sync, sg->direction, 0),
 			.length = (uint32_t)sg->entry,
-			.offset = sg->offsets[i],
+			.offset = sg->ranges[i].offset,
 		};
 	cache_batch_begin(batch, units, size - 1, 0, sg->count);
 	for (uint32_t i = 1; i <= sg->count; i++) {
@@ -178,7 +179,7 @@ static int prepare(struct sg *sg)
 static void dirty(const struct sg *sg, uint64_t value)
 {
 	for (uint32_t i = 0; i < sg->count; i++) {
-		char *entry = sg->memory_start + sg->offsets[i];
+		char *entry = sg->memory_start + sg->ranges[i].offset;
 
 		for (uint64_t at = 0; at < sg->entry; at += sg->cache.line)
 			*(volatile char *)(entry + at) = (char)value;
@@ -243,9 +244,7 @@ static int sync_by_daemon(struct sg *sg, uint64_t round)
 	r = dmasync_batch_begin(sg->queue, &batch);
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; i < sg->count; i++)
-		dmasync_batch_add(batch, sg->buffer, sg->sync, sg->direction, sg->offsets[i],
-				  sg->entry);
+	dmasync_batch_add_ranges(batch, sg->buffer, sg->sync, sg->direction, sg->ranges, sg->count);
 	r = dmasync_batch_submit(batch, round);
 	submitted = now_ns();
 	if (r >= 0)
@@ -394,7 +393,7 @@ static void clear(struct sg *sg)
 	dmasync_queue_destroy(sg->queue);
 	dmasync_buffer_destroy(sg->buffer);
 	bench_close(&sg->bench);
-	free(sg->offsets);
+	free(sg->ranges);
 	free(sg->units[0]);
 	free(sg->units[1]);
 	for (int i = 0; i < SAMPLES; i++)

@@ -165,6 +165,83 @@ static void more_entries_use_units(void **state)
 	bench_stop(&b);
 }
 
+static void a_list_is_its_ranges(void **state)
+{
+	const struct dmasync_range list[] = {{64, 1}, {0, 0}, {4096, 128}};
+	struct bench b = bench_start(4, 8);
+	struct dmasync_batch *batch = begin(&b);
+	struct fake_batch seen;
+
+	(void)state;
+	assert_int_equal(add(&b, batch, 7, 9), 0);
+	assert_int_equal(dmasync_batch_add_ranges(batch, b.buffer, DMASYNC_FOR_CPU,
+						  DMASYNC_FROM_DEVICE, list, 3),
+			 0);
+	assert_int_equal(dmasync_batch_add_ranges(batch, b.buffer, DMASYNC_FOR_CPU,
+						  DMASYNC_FROM_DEVICE, list, 0),
+			 0);
+	assert_int_equal(dmasync_batch_submit(batch, 1), 0);
+	assert_true(fake_fetch(b.fq, &seen));
+	assert_int_equal(seen.submission.unit_count, 4);
+	assert_true(seen.unit[0].offset == 7 && seen.unit[0].length == 9);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(seen.unit[i + 1].word,
+				 dmasync_unit_word(1, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0));
+		assert_true(seen.unit[i + 1].offset == list[i].offset);
+		assert_true(seen.unit[i + 1].length == list[i].length);
+	}
+	fake_complete(b.fq, &(struct dmasync_ring_completion){.user_data = 1});
+	reap(&b, 1);
+
+	/* A list of one travels inside its submission. */
+	batch = begin(&b);
+	assert_int_equal(dmasync_batch_add_ranges(batch, b.buffer, DMASYNC_FOR_CPU,
+						  DMASYNC_FROM_DEVICE, list, 1),
+			 0);
+	assert_int_equal(dmasync_batch_submit(batch, 2), 0);
+	assert_true(fake_fetch(b.fq, &seen));
+	assert_int_equal(seen.submission.unit_count, 0);
+	assert_true(seen.submission.entry.offset == 64);
+	fake_complete(b.fq, &(struct dmasync_ring_completion){.user_data = 2});
+	reap(&b, 2);
+	bench_stop(&b);
+}
+
+static void a_bad_list_fails_the_batch(void **state)
+{
+	static const struct {
+		struct dmasync_range bad;
+		int error;
+	} cases[] = {
+		{{UINT64_MAX, 2}, -EOVERFLOW},
+		{{0, UINT64_MAX}, -ERANGE},
+		{{UINT64_C(1) << 40, 1}, -ERANGE},
+	};
+	struct bench b = bench_start(4, 8);
+	struct dmasync_range list[9] = {{0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct dmasync_batch *batch = begin(&b);
+
+		list[2] = cases[i].bad;
+		assert_int_equal(dmasync_batch_add_ranges(batch, b.buffer, DMASYNC_FOR_CPU,
+							  DMASYNC_FROM_DEVICE, list, 3),
+				 cases[i].error);
+		assert_int_equal(dmasync_batch_submit(batch, 0), cases[i].error);
+	}
+	list[2] = (struct dmasync_range){0};
+	for (size_t count = 8; count <= 9; count++) {
+		struct dmasync_batch *batch = begin(&b);
+
+		assert_int_equal(dmasync_batch_add_ranges(batch, b.buffer, DMASYNC_FOR_CPU,
+							  DMASYNC_FROM_DEVICE, list, count),
+				 count == 8 ? 0 : -EMSGSIZE);
+		dmasync_batch_abort(batch);
+	}
+	bench_stop(&b);
+}
+
 /* Each error is returned at once, kept, and returned by submit; the ring is untouched. */
 static void every_error_of_add(void **state)
 {
@@ -485,6 +562,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fake_test(one_plain_entry_travels_in_the_submission),
 		fake_test(more_entries_use_units),
+		fake_test(a_list_is_its_ranges),
+		fake_test(a_bad_list_fails_the_batch),
 		fake_test(every_error_of_add),
 		fake_test(no_strided_entries_without_the_feature),
 		fake_test(the_ring_is_full),
