@@ -178,6 +178,11 @@ static enum cache_check check_chunk(struct worker *worker, struct batch *batch)
 		dmasync_ring_copy_units(&batch->queue->ring, cache->first + batch->copied,
 					available - batch->copied, &batch->queue->mirror->entry);
 		batch->copied = available;
+		/* The next chunk comes while this one is checked. */
+		uint32_t left = cache->count - available;
+
+		dmasync_ring_prefetch_units(&batch->queue->ring, cache->first + available,
+					    left < CHECK_CHUNK ? left : CHECK_CHUNK);
 	}
 	return cache_batch_check(cache, available, worker->params.cache->line,
 				 worker->params.max_batch_lines, lookup, (void *)batch->buffers);

@@ -176,6 +176,18 @@ static inline void dmasync_ring_copy_units(const struct dmasync_ring *ring, uint
 		RING_READ(&mirror[0], &ring->units[0], (count - head) * sizeof *mirror);
 }
 
+/*
+ * Worker: asks for the cache lines of units that will be copied soon. They lie dirty in the
+ * client's cache, tens of nanoseconds away each; asked for together they come together. No access:
+ * the units may be garbage still.
+ */
+static inline void dmasync_ring_prefetch_units(const struct dmasync_ring *ring, uint32_t position,
+					       uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i += 64 / sizeof *ring->units)
+		__builtin_prefetch(&ring->units[(position + i) & (ring->unit_count - 1)]);
+}
+
 /* ---- completions: the worker produces, the client consumes ---- */
 
 /*
