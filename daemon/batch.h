@@ -6,6 +6,7 @@
 #ifndef DMASYNC_BATCH_H
 #define DMASYNC_BATCH_H
 
+#include <linux/time_types.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,9 +19,10 @@ struct queue;
 struct worker_command;
 
 enum batch_phase {
-	BATCH_FREE,   /* no batch in work */
-	BATCH_CHECK,  /* being copied and checked, a chunk at a time */
-	BATCH_ISSUE,  /* checked; line operations, a slice at a time */
+	BATCH_FREE,  /* no batch in work */
+	BATCH_CHECK, /* being copied and checked, a chunk at a time */
+	BATCH_FENCE, /* in the middle of the check, or after it: waits for fences of its dma-bufs */
+	BATCH_ISSUE, /* checked; line operations, a slice at a time */
 	BATCH_PARKED, /* waits for its kernel syncs on a helper thread */
 };
 
@@ -53,6 +55,16 @@ struct batch {
 	uint32_t flags;	 /* DMASYNC_COMPLETION_* */
 	bool suspect_time;
 	bool cancelled; /* its queue or client goes away: nothing is published */
+
+	/* worker_fence.c */
+	struct cache_fence fences[CACHE_BATCH_FENCES]; /* cache.fence_count of them */
+	struct __kernel_timespec fence_timeout;	       /* read by the kernel when submitted */
+	uint64_t fence_start_ns;		       /* of the wait that is on; 0: none is */
+	uint64_t fence_deadline_ns;		       /* of all waits; 0: none was begun */
+	uint64_t fence_ns;			       /* waited so far */
+	int fence_error;			       /* of the last poll: 0 or a negative errno */
+	bool fence_armed;			       /* a poll is on the worker's ring */
+
 	struct kernel_sync kernel;
 };
 

@@ -96,7 +96,8 @@ static void map_finished(struct helper_job *job)
 			(registration->guarantee ? DMASYNC_BUFFER_GUARANTEE : 0);
 	buffer->mapped_size = mapping->mapped_size;
 	memcpy(buffer->exporter, registration->facts.exporter, sizeof buffer->exporter);
-	if (mapping->backend == DMASYNC_BACKEND_KERNEL) {
+	if (mapping->kind == DMASYNC_KIND_DMABUF) { /* its fences are waited for by its fd */
+		buffer->cache.fenced = true;
 		buffer->fd = registration->fd;
 		registration->fd = -1;
 	}

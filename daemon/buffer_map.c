@@ -11,10 +11,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include "daemon/guard.h"
+#include "daemon/kernel_sync.h"
 #include "daemon/policy.h"
 
 #ifndef MADV_POPULATE_READ
@@ -227,7 +227,7 @@ static void map_simulated(struct buffer_mapping *mapping)
 
 /*
  * Nothing stays mapped. The first sync is an END (for_device): a START before it would invalidate,
- * and with it throw away what the client has written. udmabuf refuses an END without START.
+ * and with it throw away what the client has written.
  */
 static void prepare_kernel(struct buffer_mapping *mapping)
 {
@@ -238,15 +238,11 @@ static void prepare_kernel(struct buffer_mapping *mapping)
 	if (!mapping->clean)
 		return;
 
-	struct dma_buf_sync sync = {.flags = DMA_BUF_SYNC_RW | DMA_BUF_SYNC_END};
-	int r;
+	int r = kernel_sync_call(mapping->fd, DMA_BUF_SYNC_RW | DMA_BUF_SYNC_END);
 
-	do
-		r = ioctl(mapping->fd, DMA_BUF_IOCTL_SYNC, &sync);
-	while (r < 0 && (errno == EINTR || errno == EAGAIN));
-	if (r < 0 && errno != EINVAL)
+	if (r < 0)
 		refuse(mapping, -EIO, "DMA_BUF_IOCTL_SYNC of exporter %s failed: %s",
-		       mapping->exporter, strerror(errno));
+		       mapping->exporter, strerror(-r));
 }
 
 void buffer_map(struct buffer_mapping *mapping)

@@ -20,7 +20,7 @@
 struct buffer {
 	struct cache_buffer cache; /* first: the workers' part; constant while in the table */
 	uint32_t handle;
-	int fd; /* kept open for the kernel backend only, else -1 */
+	int fd; /* of a dma-buf: for its fences and for the kernel backend; else -1 */
 
 	/* The rest is the control thread's (buffer.c). */
 	struct client *client;

@@ -42,6 +42,10 @@ static const struct config_key keys[] = {
 	 "Whether clients may register simulated non-coherent buffers, which are for tests."},
 	{"daemon", "helper_threads", CONFIG_COUNT, AT(helper_threads), 2, 64, "threads", "8", false,
 	 "Most threads for what may block: mapping, unmapping, kernel syncs."},
+	{"daemon", "fence_timeout_ms", CONFIG_COUNT, AT(fence_timeout_ms), 0, 600000,
+	 "milliseconds", "5000", true,
+	 "How long a batch waits for the fences of its dma-bufs before it fails. 0: as long as it "
+	 "takes."},
 
 	{"limits", "max_connections", CONFIG_COUNT, AT(max_connections), 1, 4096, "connections",
 	 "128", true, "Connections in all."},

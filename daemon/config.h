@@ -62,9 +62,10 @@ struct config {
 	uint32_t spin_us;
 	uint32_t slice_lines;
 	int log_level;
-	char *observer_group;	 /* who may see others' batch records beside root and our user */
-	bool allow_simulated;	 /* simulated buffers, for tests */
-	uint32_t helper_threads; /* at least 2: one client never has them all */
+	char *observer_group;	   /* who may see others' batch records beside root and our user */
+	bool allow_simulated;	   /* simulated buffers, for tests */
+	uint32_t helper_threads;   /* at least 2: one client never has them all */
+	uint32_t fence_timeout_ms; /* 0: no limit */
 
 	/* [limits] of one connection, unless it says total */
 	uint32_t max_connections; /* total */

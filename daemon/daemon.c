@@ -86,6 +86,7 @@ static void tune_workers(struct daemon *daemon)
 		command->spin_us = daemon->config.spin_us;
 		command->slice_lines = daemon->config.slice_lines;
 		command->max_batch_lines = daemon->config.max_batch_lines;
+		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
 		worker_post(daemon->workers[i], command);
 	}
 }
@@ -277,6 +278,7 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 				.spin_us = daemon->config.spin_us,
 				.slice_lines = daemon->config.slice_lines,
 				.max_batch_lines = daemon->config.max_batch_lines,
+				.fence_timeout_ms = daemon->config.fence_timeout_ms,
 				.events = &daemon->events,
 				.events_fd = daemon->events_fd,
 				.helpers = daemon->helpers,

@@ -8,8 +8,11 @@
 
 #include "daemon/buffer_table.h"
 
-/* Distinct calls remembered. A batch with more of them repeats some, which is slow and harmless. */
-#define REMEMBERED 64u
+/* Of a run's op, above its bits: its place in the batch, while runs are sorted by buffer. */
+#define PLACE_SHIFT 8u
+
+static_assert(DMASYNC_RING_MAX_UNITS <= UINT32_MAX >> PLACE_SHIFT, "every place has room");
+static_assert(CACHE_RUN_KERNEL < 1u << PLACE_SHIFT, "a place is not taken for an operation");
 
 uint64_t kernel_sync_flags(enum dmasync_sync sync, enum dmasync_direction direction)
 {
@@ -22,52 +25,116 @@ uint64_t kernel_sync_flags(enum dmasync_sync sync, enum dmasync_direction direct
 	return flags;
 }
 
-static int sync_buffer(const struct buffer *buffer, uint32_t what)
+static int call(int fd, uint64_t flags)
 {
-	struct dma_buf_sync sync = {
-		.flags = kernel_sync_flags((enum dmasync_sync)(what >> 2),
-					   (enum dmasync_direction)(what & 3)),
-	};
+	struct dma_buf_sync sync = {.flags = flags};
 
 	/* Documentation/driver-api/dma-buf.rst: may be interrupted, to be called again. */
-	while (ioctl(buffer->fd, DMA_BUF_IOCTL_SYNC, &sync) < 0)
+	while (ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync) < 0)
 		if (errno != EINTR && errno != EAGAIN)
 			return -errno;
 	return 0;
+}
+
+/*
+ * udmabuf refuses an END that no START came before (end_cpu_udmabuf() in
+ * drivers/dma-buf/udmabuf.c). The one it gets here says that the CPU only writes: that invalidates
+ * nothing.
+ */
+int kernel_sync_call(int fd, uint64_t flags)
+{
+	int r = call(fd, flags);
+
+	if (r != -EINVAL || !(flags & DMA_BUF_SYNC_END))
+		return r;
+	r = call(fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE);
+	return r < 0 ? r : call(fd, flags);
+}
+
+/* ---- the batch's runs of the kernel backend, sorted by buffer, in place ---- */
+
+static struct cache_run *run_at(const struct cache_batch *batch, uint32_t index)
+{
+	return &batch->units[(batch->first + index) & batch->mask].run;
+}
+
+/* Moves them to the front: the line operations are done and nobody needs the other runs. */
+static uint32_t gather(const struct cache_batch *batch)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < batch->runs; i++) {
+		struct cache_run run = *run_at(batch, i);
+
+		if (run.op & CACHE_RUN_STRIDED)
+			i++; /* its rows are no run */
+		if (!(run.op & CACHE_RUN_KERNEL))
+			continue;
+		run.op |= count << PLACE_SHIFT;
+		*run_at(batch, count++) = run;
+	}
+	return count;
+}
+
+static bool comes_before(const struct cache_run *a, const struct cache_run *b)
+{
+	return a->start != b->start ? a->start < b->start : a->op < b->op;
+}
+
+static void sink(const struct cache_batch *batch, uint32_t at, uint32_t count)
+{
+	struct cache_run run = *run_at(batch, at);
+
+	for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+		if (child + 1 < count &&
+		    comes_before(run_at(batch, child), run_at(batch, child + 1)))
+			child++;
+		if (!comes_before(&run, run_at(batch, child)))
+			break;
+		*run_at(batch, at) = *run_at(batch, child);
+		at = child;
+	}
+	*run_at(batch, at) = run;
+}
+
+/* Heapsort: in place, no recursion, and a client cannot make it slow. */
+static void sort(const struct cache_batch *batch, uint32_t count)
+{
+	for (uint32_t i = count / 2; i-- > 0;)
+		sink(batch, i, count);
+	for (uint32_t end = count; end-- > 1;) {
+		struct cache_run largest = *run_at(batch, 0);
+
+		*run_at(batch, 0) = *run_at(batch, end);
+		*run_at(batch, end) = largest;
+		sink(batch, 0, end);
+	}
 }
 
 static void run_job(struct helper_job *job)
 {
 	struct kernel_sync *sync = (struct kernel_sync *)job;
 	const struct cache_batch *batch = sync->batch;
-	struct {
-		uint64_t buffer;
-		uint32_t what;
-	} done[REMEMBERED];
-	uint32_t count = 0, oldest = 0;
+	uint32_t count = gather(batch), seen = 0;
+	uint64_t last = 0;
 
-	for (uint32_t i = 0; i < batch->runs; i++) {
-		struct cache_run run = batch->units[(batch->first + i) & batch->mask].run;
-		uint32_t seen = 0;
+	sort(batch, count);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct cache_run *run = run_at(batch, i);
+		uint32_t what = 1u << run->amount;
 
-		if (run.op & CACHE_RUN_STRIDED)
-			i++; /* its rows are no run */
-		if (!(run.op & CACHE_RUN_KERNEL))
+		if (run->start != last)
+			seen = 0;
+		last = run->start;
+		if (seen & what)
 			continue;
-		while (seen < count &&
-		       (done[seen].buffer != run.start || done[seen].what != run.amount))
-			seen++;
-		if (seen < count)
-			continue;
-		if (count < REMEMBERED)
-			seen = count++;
-		else
-			seen = oldest++ % REMEMBERED;
-		done[seen].buffer = run.start;
-		done[seen].what = run.amount;
+		seen |= what;
 
 		/* struct cache_buffer is the first member of struct buffer. */
-		sync->error = sync_buffer((const struct buffer *)(uintptr_t)run.start, run.amount);
+		sync->error = kernel_sync_call(
+			((const struct buffer *)(uintptr_t)run->start)->fd,
+			kernel_sync_flags((enum dmasync_sync)(run->amount >> 2),
+					  (enum dmasync_direction)(run->amount & 3)));
 		if (sync->error < 0)
 			return;
 		sync->calls++;

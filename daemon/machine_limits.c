@@ -85,7 +85,7 @@ void limits_read(struct limits_machine *ret)
 		ret->memory = cgroup;
 }
 
-/* Every buffer may hold its file: the kernel backend's does, the others' while being registered. */
+/* Every buffer may hold its file: a dma-buf does, a memfd while being registered. */
 static uint64_t files_of(uint64_t queues, uint64_t buffers)
 {
 	return FILES_PER_CONNECTION + FILES_PER_QUEUE_IN_REPLY + queues * FILES_PER_QUEUE + buffers;

@@ -46,6 +46,8 @@ static bool turn(struct worker *worker)
 	}
 	if (worker->cancels)
 		worker_ring_reap(worker);
+	else if (worker->fences)
+		worker_ring_look(worker);
 	if (worker->settle || worker->stop) {
 		worked |= worker->settle;
 		worker_settle(worker);

@@ -20,12 +20,14 @@ struct helpers; /* helper.h */
 
 enum worker_command_type {
 	WORKER_QUEUE_ADD,    /* queue: the worker owns it from now on */
-	WORKER_QUEUE_REMOVE, /* queue: fetch no more; answered when its batch is done */
+	WORKER_QUEUE_REMOVE, /* queue: fetch no more; answered when its batch is done; one that
+			      * waits for a fence is dropped */
 	WORKER_CLIENT_STOP,  /* client: drop all it has in work; answered when let go of */
 	WORKER_BUFFER_GRACE, /* client: answered when all its batches fetched so far are done */
 	WORKER_SYNC,	     /* units[count]: a batch of a SYNC message; answered with result */
-	WORKER_TUNE,	     /* spin_us, slice_lines, max_batch_lines */
-	WORKER_STOP,	     /* drain what is submitted, answer, end the thread */
+	WORKER_TUNE,	     /* spin_us, slice_lines, max_batch_lines, fence_timeout_ms */
+	WORKER_STOP,	     /* drain what is submitted, answer, end the thread; not what waits
+			      * for a fence, nor what comes behind it in its queue */
 	/* answers that nobody asked for, posted from memory inside the queue's own remove command
 	 */
 	WORKER_QUEUE_BROKEN, /* queue: the client broke the ring's rules; text says how */
@@ -42,7 +44,7 @@ struct worker_command {
 	struct worker *worker; /* set by worker_post() */
 	struct queue *queue;
 	struct client *client;
-	uint32_t spin_us, slice_lines;
+	uint32_t spin_us, slice_lines, fence_timeout_ms;
 	uint64_t max_batch_lines;
 	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
 	const char *text; /* BROKEN: a constant sentence */
@@ -86,9 +88,10 @@ struct worker_params {
 	uint32_t spin_us;	   /* before sleeping; 0: never spins */
 	uint32_t slice_lines;	   /* line operations before another queue's turn */
 	uint64_t max_batch_lines;
-	struct mailbox *events;	 /* answers and events go here ... */
-	int events_fd;		 /* ... and this eventfd is then written */
-	struct helpers *helpers; /* for DMA_BUF_IOCTL_SYNC */
+	uint32_t fence_timeout_ms; /* of one batch; 0: waits as long as it takes */
+	struct mailbox *events;	   /* answers and events go here ... */
+	int events_fd;		   /* ... and this eventfd is then written */
+	struct helpers *helpers;   /* for DMA_BUF_IOCTL_SYNC */
 };
 
 /* Starts the thread. Errors: negative errno; -EPERM, -ENOSYS, -ENOMEM: no io_uring for us here. */

@@ -31,6 +31,8 @@ static void begin_batch(struct worker *worker, struct batch *batch)
 	batch->id = batch->fetch_order * worker->params.count + worker->params.index + 1;
 	batch->flags = 0;
 	batch->reissues = 0;
+	batch->fence_start_ns = batch->fence_deadline_ns = batch->fence_ns = 0;
+	batch->fence_error = 0;
 	batch->copied = 0;
 	batch->cancelled = false;
 	batch->suspect_time = false;
@@ -103,6 +105,7 @@ static enum dmasync_reason prepare(struct queue *queue, struct batch *batch,
 		cache_batch_begin(&batch->cache, queue->mirror, queue->ring.unit_count - 1,
 				  submission->unit_position, count);
 	}
+	batch->cache.fences = batch->fences;
 	if (submission->flags)
 		return DMASYNC_REASON_BAD_FLAGS;
 	if (submission->deadline_us | submission->reserved[0] | submission->reserved[1] |
@@ -160,6 +163,7 @@ void worker_start_sync(struct worker *worker, struct worker_command *command)
 	check_time(batch, command->submit_ns, 0);
 	cache_batch_begin(&batch->cache, command->units, command->units_size - 1, 0,
 			  command->count);
+	batch->cache.fences = batch->fences;
 	batch->copied = command->count; /* the message was the copy */
 	scheduler_add(&worker->scheduler, batch);
 }
@@ -334,16 +338,24 @@ static void issue(struct worker *worker, struct batch *batch)
 
 void worker_run_batch(struct worker *worker, struct batch *batch)
 {
-	if (batch->phase == BATCH_CHECK) {
-		switch (check_chunk(worker, batch)) {
-		case CACHE_CHECK_MORE:
-			worker->again = batch;
+	if (batch->phase == BATCH_FENCE) {
+		if (!worker_await_fences(worker, batch))
 			return;
-		case CACHE_CHECK_FAILED:
+		batch->phase = BATCH_CHECK; /* which says DONE once more where it was through */
+	}
+	if (batch->phase == BATCH_CHECK) {
+		enum cache_check check = check_chunk(worker, batch);
+
+		if (check == CACHE_CHECK_FAILED) {
 			worker_fail_batch(worker, batch, batch->cache.reason, 0);
 			return;
-		case CACHE_CHECK_DONE:
-			break;
+		}
+		/* Fences first, then the opening fence, then operations: whatever the backend. */
+		if (batch->cache.fence_count && !worker_await_fences(worker, batch))
+			return;
+		if (check == CACHE_CHECK_MORE) {
+			worker->again = batch;
+			return;
 		}
 		batch->phase = BATCH_ISSUE;
 		batch->issue_start_ns = clock_ns();
@@ -384,6 +396,14 @@ void worker_cancel_batch(struct worker *worker, struct batch *batch)
 	case BATCH_ISSUE:
 		scheduler_remove(&worker->scheduler, batch);
 		release_cpu(worker);
+		worker_fail_batch(worker, batch, DMASYNC_REASON_CANCELLED, 0);
+		return;
+	case BATCH_FENCE:
+		if (batch->fence_armed) { /* ends when its poll does */
+			worker_ring_cancel_fence(worker, batch);
+			return;
+		}
+		scheduler_remove(&worker->scheduler, batch);
 		worker_fail_batch(worker, batch, DMASYNC_REASON_CANCELLED, 0);
 		return;
 	}

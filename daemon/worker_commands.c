@@ -92,17 +92,29 @@ static void stop_client(struct worker *worker, struct worker_command *command)
 	add_pending(&worker->stops, command);
 }
 
-/* What was submitted until now is still done; what comes later is not. */
+/*
+ * What was submitted until now is still done; what comes later is not. Nor is what waits for a
+ * fence: it is not published, and the library submits it anew elsewhere.
+ */
 static void drain(struct worker *worker, struct worker_command *command)
 {
 	worker->stop = command;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
 		queue->draining = true;
 		queue->drain_end = queue->fetched;
+		if (queue->batch.phase == BATCH_FENCE) {
+			worker_cancel_batch(worker, &queue->batch);
+			continue;
+		}
 		while (queue->drain_end - queue->fetched < queue->ring.depth &&
 		       dmasync_ring_poll_submission(&queue->ring, queue->drain_end) ==
 			       DMASYNC_RING_READY)
 			queue->drain_end++;
+	}
+	for (struct worker_command *sync = worker->syncs, *next; sync; sync = next) {
+		next = sync->next_pending;
+		if (sync->batch.phase == BATCH_FENCE)
+			worker_cancel_batch(worker, &sync->batch); /* may leave the list */
 	}
 }
 
@@ -116,6 +128,8 @@ static void handle(struct worker *worker, struct worker_command *command)
 		command->queue->stopping = true;
 		command->queue->remove = command;
 		worker_ring_cancel_doorbell(worker, command->queue);
+		if (command->queue->batch.phase == BATCH_FENCE)
+			worker_cancel_batch(worker, &command->queue->batch);
 		break;
 	case WORKER_CLIENT_STOP:
 		stop_client(worker, command);
@@ -132,6 +146,7 @@ static void handle(struct worker *worker, struct worker_command *command)
 		worker->params.spin_us = command->spin_us;
 		worker->params.slice_lines = command->slice_lines;
 		worker->params.max_batch_lines = command->max_batch_lines;
+		worker->params.fence_timeout_ms = command->fence_timeout_ms;
 		worker_answer(worker, command);
 		break;
 	case WORKER_STOP:

@@ -33,6 +33,7 @@ struct worker {
 	bool wake_armed;
 	uint64_t wake_value;
 	uint32_t cancels; /* cancelled doorbell reads whose end has not been seen */
+	uint32_t fences;  /* batches whose poll is on the ring */
 	struct queue *queues;
 	struct queue **slots; /* by queue->slot, for the user_data of requests */
 	uint32_t *generations;
@@ -65,6 +66,9 @@ void worker_ring_remove_queue(struct worker *worker, struct queue *queue); /* no
 void worker_ring_cancel_doorbell(struct worker *worker, struct queue *queue);
 void worker_ring_sleep(struct worker *worker); /* until something comes */
 void worker_ring_reap(struct worker *worker);  /* what has come meanwhile; never waits */
+void worker_ring_look(struct worker *worker);  /* the same, a system call only where needed */
+void worker_ring_poll_fence(struct worker *worker, struct batch *batch, int fd, uint32_t events);
+void worker_ring_cancel_fence(struct worker *worker, struct batch *batch);
 
 /* worker_commands.c: what the control thread asks for */
 void worker_handle_commands(struct worker *worker);
@@ -85,5 +89,9 @@ void worker_start_sync(struct worker *worker, struct worker_command *command);
 void worker_run_batch(struct worker *worker, struct batch *batch); /* one slice */
 void worker_finish_jobs(struct worker *worker);
 void worker_cancel_batch(struct worker *worker, struct batch *batch);
+
+/* worker_fence.c: the fences of a batch's dma-bufs */
+bool worker_await_fences(struct worker *worker, struct batch *batch); /* false: not now */
+void worker_fence_polled(struct worker *worker, struct batch *batch, int result);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a worker waits for, in one io_uring: doorbells and its wake-up eventfd. Reads are armed only
- * when going to sleep, so that an awake worker makes no system call. Worker thread only.
+ * What a worker waits for, in one io_uring: doorbells, its wake-up eventfd, fences. Reads are armed
+ * only when going to sleep, so that an awake worker makes no system call. Worker thread only.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +12,8 @@
 #define RING_ENTRIES 256u
 #define WAKE_DATA UINT64_MAX
 #define CANCEL_DATA (UINT64_MAX - 1)
+#define FENCE_DATA (UINT64_C(1) << 63) /* and the batch: user space lies in the lower half */
+#define GENERATION_MASK UINT32_C(0x7fffffff)
 
 /*
  * The slot of the queue and its generation, never a pointer: a late completion of a queue that is
@@ -19,15 +21,19 @@
  */
 static uint64_t doorbell_data(const struct worker *worker, uint32_t slot)
 {
-	return (uint64_t)worker->generations[slot] << 32 | slot;
+	return (uint64_t)(worker->generations[slot] & GENERATION_MASK) << 32 | slot;
 }
 
 int worker_ring_setup(struct worker *worker)
 {
-	/* Tried in turn: 6.1 and later, 5.19 and later, any. */
+	/*
+	 * Tried in turn: 6.1 and later, 5.19 and later, any. TASKRUN_FLAG: that completions wait to
+	 * be asked for stands in memory, so that looking for a fence costs no system call.
+	 */
 	static const unsigned flags[] = {
-		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL,
-		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL,
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+			IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
+		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL,
 		0,
 	};
 	int r = -EINVAL;
@@ -148,7 +154,12 @@ static void reap(struct worker *worker)
 		io_uring_cqe_seen(&worker->ring, cqe);
 		if (data == WAKE_DATA)
 			worker->wake_armed = false;
-		else if (data != CANCEL_DATA)
+		else if (data == CANCEL_DATA)
+			continue;
+		else if (data & FENCE_DATA)
+			worker_fence_polled(worker, (struct batch *)(uintptr_t)(data & ~FENCE_DATA),
+					    result);
+		else
 			doorbell_rang(worker, data, result);
 	}
 }
@@ -158,6 +169,50 @@ void worker_ring_reap(struct worker *worker)
 	/* With DEFER_TASKRUN completions appear only when the thread asks for them. */
 	io_uring_get_events(&worker->ring);
 	reap(worker);
+}
+
+void worker_ring_look(struct worker *worker)
+{
+	reap(worker); /* peeking enters the kernel where IORING_SQ_TASKRUN says so */
+}
+
+/*
+ * A poll of the fd and, linked to it, the time that is left; both are handed over at once. The
+ * batch stays where it is until the poll's completion, so its address may stand in the request.
+ */
+void worker_ring_poll_fence(struct worker *worker, struct batch *batch, int fd, uint32_t events)
+{
+	while (io_uring_sq_space_left(&worker->ring) < 2) { /* a link must not be cut in two */
+		io_uring_submit(&worker->ring);
+		if (io_uring_sq_space_left(&worker->ring) < 2)
+			worker_ring_reap(worker);
+	}
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&worker->ring);
+
+	io_uring_prep_poll_add(sqe, fd, events);
+	io_uring_sqe_set_data64(sqe, FENCE_DATA | (uintptr_t)batch);
+	if (batch->fence_timeout.tv_sec || batch->fence_timeout.tv_nsec) {
+		io_uring_sqe_set_flags(sqe, IOSQE_IO_LINK);
+		sqe = io_uring_get_sqe(&worker->ring);
+		io_uring_prep_link_timeout(sqe, &batch->fence_timeout, 0);
+		io_uring_sqe_set_data64(sqe, CANCEL_DATA);
+	}
+	batch->fence_armed = true;
+	worker->fences++;
+	io_uring_submit(&worker->ring);
+}
+
+void worker_ring_cancel_fence(struct worker *worker, struct batch *batch)
+{
+	struct io_uring_sqe *sqe = get_sqe(worker);
+
+	while (!sqe) {
+		worker_ring_reap(worker);
+		sqe = get_sqe(worker);
+	}
+	io_uring_prep_cancel64(sqe, FENCE_DATA | (uintptr_t)batch, 0);
+	io_uring_sqe_set_data64(sqe, CANCEL_DATA);
+	io_uring_submit(&worker->ring);
 }
 
 /* False where not everything could be armed: then there is no sleeping yet. */

@@ -112,7 +112,7 @@ struct dmasync_ring_completion {
 	uint64_t queued_ns;  /*  40: submit until fetched */
 	uint64_t issue_ns;   /*  48: opening fence until the last line operation was issued */
 	uint64_t barrier_ns; /*  56: the completion barrier */
-	uint64_t fence_ns;   /*  64: waited for fences (0 in layout 1) */
+	uint64_t fence_ns;   /*  64: waited for fences of the batch's dma-bufs */
 	uint64_t
 		batch_id; /*  72: the daemon's number of the batch, as `dmasyncctl batches` shows */
 	uint32_t bad_entry; /*  80: index of the entry that failed the batch, or DMASYNC_NO_ENTRY */

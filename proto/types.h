@@ -100,7 +100,10 @@ enum dmasync_phase {
 	X(FAULT, 12, EFAULT, "the buffer's memory could not be reached: was it truncated?")        \
 	X(KERNEL_SYNC, 13, EIO, "DMA_BUF_IOCTL_SYNC failed")                                       \
 	X(CANCELLED, 14, ECANCELED, "the batch was cancelled: its queue is going away")            \
-	X(BAD_FLAGS, 15, EINVAL, "the submission sets unknown flags")
+	X(BAD_FLAGS, 15, EINVAL, "the submission sets unknown flags")                              \
+	X(FENCE, 16, ETIMEDOUT,                                                                    \
+	  "a fence of the buffer was not signalled within fence_timeout_ms: a device still uses "  \
+	  "the buffer, or hangs")
 
 enum dmasync_reason {
 #define DMASYNC_REASON_ENUM_(name, value, error, text) DMASYNC_REASON_##name = value,

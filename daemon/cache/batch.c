@@ -100,6 +100,25 @@ static void add_strided_run(struct cache_batch *batch, uint64_t first_byte, uint
 	batch->last_run = NO_RUN;
 }
 
+/*
+ * What the range is about to suffer decides which fences come first. A clean writes memory, and
+ * after for_cpu with to_device the CPU will: nobody may still read or write. After for_cpu with
+ * from_device it only reads, and others that read do not matter.
+ */
+static void note_fence(struct cache_batch *batch, const struct cache_buffer *buffer,
+		       enum dmasync_sync sync, enum dmasync_direction direction)
+{
+	bool readers = sync == DMASYNC_FOR_DEVICE || direction != DMASYNC_FROM_DEVICE;
+
+	for (uint32_t i = batch->fence_count; i-- > 0;) { /* mostly the last one again */
+		if (batch->fences[i].buffer == buffer) {
+			batch->fences[i].readers |= readers;
+			return;
+		}
+	}
+	batch->fences[batch->fence_count++] = (struct cache_fence){buffer, readers};
+}
+
 /* Checks one entry and, where it needs work, writes its run. NONE where it is good. */
 static enum dmasync_reason check_entry(struct cache_batch *batch, struct dmasync_unit entry,
 				       struct dmasync_unit_rows rows, size_t line,
@@ -138,6 +157,9 @@ static enum dmasync_reason check_entry(struct cache_batch *batch, struct dmasync
 
 	if (!buffer->guarantee)
 		batch->no_guarantee = true;
+	if (buffer->fenced && batch->fences)
+		note_fence(batch, buffer, (enum dmasync_sync)sync,
+			   (enum dmasync_direction)direction);
 	enum operation operation =
 		operation_of((enum dmasync_sync)sync, (enum dmasync_direction)direction);
 	if (operation == OPERATION_NONE || entry.length == 0 ||
@@ -277,6 +299,8 @@ enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available
 		struct dmasync_unit_rows rows = {.rows = 1};
 		uint32_t taken = 1;
 
+		if (batch->fence_count == CACHE_BATCH_FENCES)
+			return CACHE_CHECK_MORE;
 		if (entry.word & DMASYNC_UNIT_STRIDED) {
 			if (batch->checked + 1 == batch->count) {
 				reason = DMASYNC_REASON_TRUNCATED_ENTRY;

@@ -23,6 +23,16 @@ struct cache_buffer {
 	uint64_t size;	/* bytes */
 	enum dmasync_backend backend;
 	bool guarantee; /* false: completions that used it say NO_GUARANTEE */
+	bool fenced;	/* a dma-buf: its fences come before any operation, elided ones too */
+};
+
+/* Distinct buffers noted before the check pauses, so that the caller can wait for their fences. */
+#define CACHE_BATCH_FENCES 16u
+
+/* A buffer whose fences the batch has to wait for. */
+struct cache_fence {
+	const struct cache_buffer *buffer;
+	bool readers; /* also the fences of who reads: something is to be written */
 };
 
 /* NULL where the handle names nothing. Called for each entry whose handle differs from the last. */
@@ -71,6 +81,13 @@ struct cache_batch {
 	enum dmasync_reason reason;
 	uint32_t bad_entry;
 
+	/*
+	 * CACHE_BATCH_FENCES of them, set by the caller after cache_batch_begin(); NULL: fences are
+	 * nobody's business. The caller sets fence_count back to 0 between two calls of the check.
+	 */
+	struct cache_fence *fences;
+	uint32_t fence_count;
+
 	/* walk cursor */
 	uint32_t run;	   /* next run */
 	uint32_t progress; /* lines done of a plain run, or of the current row */
@@ -84,7 +101,7 @@ void cache_batch_begin(struct cache_batch *batch, union cache_unit *units, uint3
 		       uint32_t first, uint32_t count);
 
 enum cache_check {
-	CACHE_CHECK_MORE,   /* all of `available` checked, the batch goes on */
+	CACHE_CHECK_MORE,   /* all of `available` checked, or no room for more fences: goes on */
 	CACHE_CHECK_DONE,   /* the whole batch is good: it may be issued */
 	CACHE_CHECK_FAILED, /* batch->reason, batch->bad_entry; nothing was issued */
 };

@@ -33,6 +33,11 @@ static void record(enum trace_kind kind, uintptr_t address)
 			dmasync_ring_poll_completion(trace.ring, trace.next_completion,
 						     &completion) != DMASYNC_RING_EMPTY;
 	}
+	if (trace.fence_fd) {
+		struct pollfd fence = {.fd = trace.fence_fd, .events = POLLIN};
+
+		trace.event[n].fenced = poll(&fence, 1, 0) == 0;
+	}
 	trace.count++;
 	atomic_store_explicit(&trace.done, trace.count, memory_order_release);
 }
@@ -102,6 +107,7 @@ void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lin
 		.spin_us = spin_us,
 		.slice_lines = slice_lines,
 		.max_batch_lines = UINT64_C(1) << 32,
+		.fence_timeout_ms = 60000,
 		.events = &fixture->events,
 		.events_fd = fixture->events_fd,
 		.helpers = fixture->helpers,

@@ -26,6 +26,7 @@ struct trace_event {
 	enum trace_kind kind;
 	uintptr_t address;
 	bool published; /* a completion stood in the ring already */
+	bool fenced;	/* the fence was not signalled yet */
 };
 
 /* One at a time: the operations have no context. */
@@ -34,6 +35,7 @@ struct trace {
 	size_t count, size;
 	const struct dmasync_ring *ring; /* looked at for early publication */
 	uint32_t next_completion;
+	int fence_fd;			 /* looked at for operations before the fence; 0: none */
 	void (*hook)(uintptr_t address); /* called before each line operation, on the worker */
 	_Atomic size_t done;		 /* count, for the other thread */
 };
