@@ -19,6 +19,7 @@
 #include "daemon/cache/cache.h"
 
 #define WAYS_MAX 3u
+#define TOUCH_STEP 32u /* the smallest line of the CPUs that this is about */
 #define DEFAULT_LINE                                                                               \
 	64u /* of the map, where no line operation works and the kernel alone syncs                \
 	     */
@@ -41,7 +42,7 @@ struct selftest {
 
 void selftest_touch(const void *memory, uint64_t bytes)
 {
-	for (uint64_t at = 0; at < bytes; at += CACHE_SIMULATED_LINE)
+	for (uint64_t at = 0; at < bytes; at += TOUCH_STEP)
 		(void)*((const volatile char *)memory + at);
 }
 
@@ -224,42 +225,6 @@ static void release(struct selftest *s)
 	free(s->scratch);
 }
 
-static const char *verdict_word(enum selftest_verdict verdict)
-{
-	switch (verdict) {
-	case SELFTEST_WORKS:
-		return "works";
-	case SELFTEST_BROKEN:
-		return "broken";
-	case SELFTEST_INCONCLUSIVE:
-		return "coherent or inconclusive";
-	}
-	return "unknown";
-}
-
-static const char *verdict_text(const struct selftest *s, enum selftest_verdict verdict)
-{
-	switch (verdict) {
-	case SELFTEST_WORKS:
-		return "without sync the CPU saw old bytes, with it none: this device is not "
-		       "coherent, and the sync works for it";
-	case SELFTEST_BROKEN:
-		return "a backend that guarantees its sync left bytes that the device did not "
-		       "write: do not rely on it for this device";
-	case SELFTEST_INCONCLUSIVE:
-		for (size_t i = 0; i < s->count; i++)
-			if (!s->ways[i].refused &&
-			    selftest_count(&s->ways[i], SELFTEST_UNCHANGED) < s->ways[i].count)
-				return "no old bytes were seen without sync: the device is "
-				       "coherent, or the kernel syncs by itself, or the old bytes "
-				       "had left the caches, or this is an emulator without a "
-				       "cache";
-		return "the frames did not differ, so nothing could be seen; give the camera "
-		       "something that changes";
-	}
-	return "";
-}
-
 static void print_way(const struct selftest_way *way)
 {
 	size_t unchanged = selftest_count(way, SELFTEST_UNCHANGED);
@@ -296,7 +261,8 @@ static void print_result(const struct selftest *s, enum selftest_verdict verdict
 	       format_bytes(size, s->size), s->line, s->rounds);
 	for (size_t i = 0; i < s->count; i++)
 		print_way(&s->ways[i]);
-	printf("%s: %s\n", verdict_word(verdict), verdict_text(s, verdict));
+	printf("%s: %s\n", selftest_verdict_name(verdict),
+	       selftest_why(s->ways, s->count, verdict));
 }
 
 static json *way_json(const struct selftest_way *way)
@@ -337,8 +303,8 @@ static void print_result_json(const struct selftest *s, enum selftest_verdict ve
 	for (size_t i = 0; i < s->count; i++)
 		json_append(ways, way_json(&s->ways[i]));
 	json_add(document, "ways", ways);
-	json_add_string(document, "verdict", verdict_word(verdict));
-	json_add_string(document, "why", verdict_text(s, verdict));
+	json_add_string(document, "verdict", selftest_verdict_name(verdict));
+	json_add_string(document, "why", selftest_why(s->ways, s->count, verdict));
 	json_print(document);
 }
 

@@ -51,6 +51,11 @@ enum selftest_verdict {
 
 enum selftest_verdict selftest_conclude(const struct selftest_way *ways, size_t count);
 
+/* "works", "broken", "coherent or inconclusive", and what that means in words. */
+const char *selftest_verdict_name(enum selftest_verdict verdict);
+const char *selftest_why(const struct selftest_way *ways, size_t count,
+			 enum selftest_verdict verdict);
+
 /* At most 32 rows of 64 characters, equal rows once. */
 void selftest_print_map(const struct selftest_way *way, FILE *file);
 

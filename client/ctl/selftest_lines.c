@@ -75,6 +75,55 @@ enum selftest_verdict selftest_conclude(const struct selftest_way *ways, size_t 
 	return shown && judged ? SELFTEST_WORKS : SELFTEST_INCONCLUSIVE;
 }
 
+const char *selftest_verdict_name(enum selftest_verdict verdict)
+{
+	switch (verdict) {
+	case SELFTEST_WORKS:
+		return "works";
+	case SELFTEST_BROKEN:
+		return "broken";
+	case SELFTEST_INCONCLUSIVE:
+		return "coherent or inconclusive";
+	}
+	return "unknown";
+}
+
+static const char *why_inconclusive(const struct selftest_way *ways, size_t count)
+{
+	bool changed = false;
+
+	for (size_t i = 0; i < count; i++) {
+		if (ways[i].refused)
+			continue;
+		if (!ways[i].synced && selftest_count(&ways[i], SELFTEST_STALE) > 0)
+			return "without sync the CPU saw old bytes: this device is not coherent; "
+			       "but no backend that guarantees its sync could be judged";
+		changed = changed || selftest_count(&ways[i], SELFTEST_UNCHANGED) < ways[i].count;
+	}
+	if (!changed)
+		return "the frames did not differ, so nothing could be seen; give the camera "
+		       "something that changes";
+	return "no old bytes were seen without sync: the device is coherent, or the kernel syncs "
+	       "by itself, or the old bytes had left the caches, or this is an emulator without a "
+	       "cache";
+}
+
+const char *selftest_why(const struct selftest_way *ways, size_t count,
+			 enum selftest_verdict verdict)
+{
+	switch (verdict) {
+	case SELFTEST_WORKS:
+		return "without sync the CPU saw old bytes, with it none: this device is not "
+		       "coherent, and the sync works for it";
+	case SELFTEST_BROKEN:
+		return "a backend that guarantees its sync left bytes that the device did not "
+		       "write: do not rely on it for this device";
+	case SELFTEST_INCONCLUSIVE:
+		return why_inconclusive(ways, count);
+	}
+	return "";
+}
+
 /* The worst of each group of lines. */
 static void map_row(const struct selftest_way *way, size_t first, size_t group,
 		    char row[MAP_COLUMNS + 1])

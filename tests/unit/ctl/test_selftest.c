@@ -77,15 +77,19 @@ static void the_verdict_needs_both_halves(void)
 	struct selftest_way ways[2];
 
 #define CONCLUDE() (ways[0] = f[0].way, ways[1] = f[1].way, selftest_conclude(ways, 2))
+#define EXPECT_WHY(part)                                                                           \
+	check(strstr(selftest_why(ways, 2, selftest_conclude(ways, 2)), part) != NULL)
 	start_frames(&f[0]);
 	start_frames(&f[1]);
 	f[0].way.synced = false;
 	check_int(CONCLUDE(), SELFTEST_INCONCLUSIVE); /* nothing was run */
+	EXPECT_WHY("did not differ");
 
 	/* Coherent: fresh without sync. */
 	judge(&f[0]);
 	judge(&f[1]);
 	check_int(CONCLUDE(), SELFTEST_INCONCLUSIVE);
+	EXPECT_WHY("the device is coherent, or");
 
 	/* A line that was neither is no proof of a cache. */
 	f[0].lines[2] = SELFTEST_MIXED;
@@ -100,6 +104,7 @@ static void the_verdict_needs_both_halves(void)
 	check_int(CONCLUDE(), SELFTEST_BROKEN);
 	f[1].way.info.guarantee = false;
 	check_int(CONCLUDE(), SELFTEST_INCONCLUSIVE);
+	EXPECT_WHY("this device is not coherent; but no backend");
 	f[1].way.info.guarantee = true;
 	f[1].way.refused = true;
 	check_int(CONCLUDE(), SELFTEST_INCONCLUSIVE);
@@ -108,6 +113,7 @@ static void the_verdict_needs_both_halves(void)
 	f[1].way.refused = false;
 	memset(f[1].lines, SELFTEST_UNCHANGED, sizeof f[1].lines);
 	check_int(CONCLUDE(), SELFTEST_INCONCLUSIVE);
+#undef EXPECT_WHY
 #undef CONCLUDE
 }
 
