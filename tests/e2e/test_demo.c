@@ -127,28 +127,33 @@ static void wrong_options_are_refused(void)
 	free(demo);
 }
 
-/* The last of its children with that name; 0 where there is none. */
+/*
+ * One of its children with that name; 0 where there is none. By looking through all processes: not
+ * every kernel has /proc/PID/task/TID/children.
+ */
 static pid_t child_of(pid_t parent, const char *name)
 {
-	char path[64], text[32];
-	pid_t child = 0, found = 0;
+	pid_t found = 0;
+	DIR *processes = opendir("/proc");
 
-	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+	check(processes);
+	for (struct dirent *entry; (entry = readdir(processes));) {
+		char path[300], text[32];
+		int pid, its_parent;
 
-	FILE *children = fopen(path, "re");
+		snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
 
-	check(children);
-	while (fscanf(children, "%d", &child) == 1) {
-		snprintf(path, sizeof path, "/proc/%d/comm", (int)child);
+		FILE *stat = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? fopen(path, "re")
+										: NULL;
 
-		FILE *comm = fopen(path, "re");
-
-		check(comm && fgets(text, sizeof text, comm));
-		fclose(comm);
-		if (strncmp(text, name, strlen(name)) == 0)
-			found = child;
+		if (!stat)
+			continue;
+		if (fscanf(stat, "%d (%31[^)]) %*c %d", &pid, text, &its_parent) == 3 &&
+		    its_parent == (int)parent && strncmp(text, name, strlen(name)) == 0)
+			found = pid;
+		fclose(stat);
 	}
-	fclose(children);
+	closedir(processes);
 	return found;
 }
 
