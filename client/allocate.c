@@ -252,11 +252,8 @@ DMASYNC_PUBLIC int dmasync_buffer_alloc(struct dmasync *ds,
 
 	if (!fork_guard_ok(ds))
 		return -ECHILD;
-	r = params_copy(&own, sizeof own, params);
+	r = params_take(ds, "dmasync_buffer_params", &own, sizeof own, params);
 	if (r < 0)
-		return control_error(ds, r,
-				     "size of struct dmasync_buffer_params is %u, or what "
-				     "lies behind the %zu bytes known here is not zero",
-				     params->size, sizeof own);
+		return r;
 	return buffer_alloc_from(ds, &own, &memory_places_default, ret);
 }

@@ -136,6 +136,10 @@ static inline bool fork_guard_ok(const struct dmasync *ds)
  */
 int params_copy(void *destination, size_t known, const void *source);
 
+/* The same for struct `name`, and says in the error text why not. */
+int params_take(struct dmasync *ds, const char *name, void *destination, size_t known,
+		const void *source);
+
 /* The way back, for the structs that the library fills in; `size` stays the caller's. */
 int params_return(void *destination, const void *source, size_t known);
 

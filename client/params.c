@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structs that grow: a caller built against an older or a newer header than this library. Pure
- * functions, any thread.
+ * Structs that grow: a caller built against an older or a newer header than this library. Any
+ * thread.
  */
 #include <string.h>
 
@@ -37,6 +37,27 @@ int params_copy(void *destination, size_t known, const void *source)
 	memset(destination, 0, known);
 	memcpy(destination, source, size < known ? size : known);
 	return 0;
+}
+
+int params_take(struct dmasync *ds, const char *name, void *destination, size_t known,
+		const void *source)
+{
+	uint32_t size;
+	int r = params_copy(destination, known, source);
+
+	if (r == 0)
+		return 0;
+	memcpy(&size, source, sizeof size);
+	if (r == -E2BIG)
+		return control_error(ds, r,
+				     "struct %s of %u bytes has something set behind the first "
+				     "%zu, which are all that this library knows; it must be 0 "
+				     "there",
+				     name, size, known);
+	return control_error(ds, r,
+			     "struct %s says its size is %u; it must be %u to %u: fill it in with "
+			     "%s_init()",
+			     name, size, PARAMS_MIN, PARAMS_MAX, name);
 }
 
 int params_return(void *destination, const void *source, size_t known)

@@ -326,12 +326,9 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 
 	if (!fork_guard_ok(ds))
 		return -ECHILD;
-	r = params_copy(&own, sizeof own, params);
+	r = params_take(ds, "dmasync_queue_params", &own, sizeof own, params);
 	if (r < 0)
-		return control_error(ds, r,
-				     "size of struct dmasync_queue_params is %u, or what "
-				     "lies behind the %zu bytes known here is not zero",
-				     params->size, sizeof own);
+		return r;
 	r = check_params(ds, &own, &layout);
 	if (r < 0)
 		return r;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connections of clients, and what the files that serve them share: connection.c (accept, life
- * and death), connection_io.c (packets), dispatch.c, handle_*.c, buffer.c. Control thread only.
+ * The connections of clients, and what the files that serve them share: connection_accept.c,
+ * connection.c (life and death), connection_io.c (packets), dispatch.c, handle_*.c, buffer.c and
+ * buffer_add.c. Control thread only.
  */
 #ifndef DMASYNC_CONNECTION_H
 #define DMASYNC_CONNECTION_H

@@ -161,6 +161,10 @@ static void allocate_errors(void **state)
 	struct fake *fake = fake_start();
 	struct dmasync *ds = fake_connect(fake);
 	struct dmasync_buffer_params params;
+	struct {
+		struct dmasync_buffer_params params;
+		char later[8];
+	} larger = {.later = {1}};
 	struct dmasync_buffer *buffer = NULL;
 	char text[512];
 
@@ -183,6 +187,13 @@ static void allocate_errors(void **state)
 	params.reserved = 0;
 	params.size = 4;
 	assert_int_equal(dmasync_buffer_alloc(ds, &params, &buffer), -EINVAL);
+	dmasync_error_text(ds, text, sizeof text);
+	assert_non_null(strstr(text, "struct dmasync_buffer_params says its size is 4; "));
+	assert_non_null(strstr(text, "dmasync_buffer_params_init()"));
+	larger.params.size = sizeof larger;
+	assert_int_equal(dmasync_buffer_alloc(ds, &larger.params, &buffer), -E2BIG);
+	dmasync_error_text(ds, text, sizeof text);
+	assert_non_null(strstr(text, "behind the first 24"));
 	dmasync_buffer_params_init(&params);
 	params.bytes = 4096;
 	params.memory = DMASYNC_MEMORY_MEMFD;
