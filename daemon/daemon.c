@@ -24,6 +24,7 @@
 #include "daemon/machine_limits.h"
 #include "daemon/notify.h"
 #include "daemon/placement.h"
+#include "daemon/repin.h"
 
 #define HELPERS_END_MS 2000 /* for jobs that run at the end; the process then ends without them */
 #define SECOND_REQUEST_NS UINT64_C(1000000000) /* to stop: sooner it is the first one again */
@@ -68,6 +69,7 @@ static void events_ready(void *context, uint32_t events)
 		log_error("the eventfd of the workers cannot be read: %s", strerror(errno));
 	handle_workers(daemon);
 	handle_jobs(daemon);
+	repin_look(daemon->repin);
 	notify_changed(daemon->notify);
 }
 
@@ -326,7 +328,12 @@ static enum daemon_status start_threads(struct daemon *daemon, const int *cpus, 
 		return DAEMON_FAILED;
 	}
 	r = start_workers(daemon, cpus, count);
-	return r < 0 ? explain_uring("a worker", r) : DAEMON_DRAINED;
+	if (r < 0)
+		return explain_uring("a worker", r);
+	r = repin_create(daemon, cpus, count, &daemon->repin);
+	if (r < 0)
+		log_error("the workers' CPUs cannot be looked after: %s", strerror(-r));
+	return r < 0 ? DAEMON_FAILED : DAEMON_DRAINED;
 }
 
 static enum daemon_status start(struct daemon *daemon)
@@ -491,6 +498,7 @@ void daemon_free(struct daemon *daemon)
 		handle_jobs(daemon); /* closes that took until now; they submit nothing */
 	connections_free(daemon);
 	notify_free(daemon->notify);
+	repin_free(daemon->repin);
 	loop_unwatch(daemon->events_watch);
 	loop_unwatch(daemon->signal_watch);
 	loop_free(daemon->loop);

@@ -17,6 +17,7 @@
 struct client;
 struct connections;
 struct notify;
+struct repin;
 
 struct daemon {
 	struct config config;
@@ -28,6 +29,7 @@ struct daemon {
 
 	struct worker **workers;
 	uint32_t worker_count;
+	struct repin *repin;   /* where a worker's CPU went away (repin.c) */
 	struct mailbox events; /* answers of workers */
 	struct mailbox jobs;   /* finished helper jobs */
 	int events_fd;	       /* eventfd for both */

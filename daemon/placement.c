@@ -59,3 +59,13 @@ int placement_choose(const struct config *config, const cpu_set_t *allowed,
 	*ret_count = found;
 	return 0;
 }
+
+int placement_again(int home, const cpu_set_t *allowed, const cpu_set_t *taken)
+{
+	if (CPU_ISSET((unsigned int)home, allowed))
+		return home;
+	for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
+		if (CPU_ISSET((unsigned int)cpu, allowed) && !CPU_ISSET((unsigned int)cpu, taken))
+			return cpu;
+	return -1;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which CPU each worker is pinned to. Control thread, before workers are started. */
+/* Which CPU each worker is pinned to. Control thread. */
 #ifndef DMASYNC_PLACEMENT_H
 #define DMASYNC_PLACEMENT_H
 
@@ -17,5 +17,11 @@
  */
 int placement_choose(const struct config *config, const cpu_set_t *allowed,
 		     int cpus[CONFIG_CPUS_MAX], uint32_t *ret_count, char *text, size_t text_size);
+
+/*
+ * For a worker that lost its CPU: that one where it is allowed again, else the last of `allowed`
+ * that no other worker has (`taken`), else -1.
+ */
+int placement_again(int home, const cpu_set_t *allowed, const cpu_set_t *taken);
 
 #endif

@@ -214,6 +214,7 @@ int worker_start(const struct worker_params *params, struct worker **ret)
 	if (!worker)
 		return -ENOMEM;
 	worker->params = *params;
+	atomic_init(&worker->cpu, params->cpu);
 	if (worker->params.count == 0)
 		worker->params.count = 1;
 	worker->page_fd = -1;
@@ -255,11 +256,6 @@ void worker_join(struct worker *worker)
 uint32_t worker_index(const struct worker *worker)
 {
 	return worker->params.index;
-}
-
-int worker_cpu(const struct worker *worker)
-{
-	return worker->params.cpu;
 }
 
 int worker_page_fd(const struct worker *worker)

@@ -6,6 +6,7 @@
 #ifndef DMASYNC_WORKER_H
 #define DMASYNC_WORKER_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,7 +84,7 @@ struct worker_stats {
 struct worker_params {
 	uint32_t index; /* of `count` workers, whose batch numbers interleave; a count of 0 is 1 */
 	uint32_t count;
-	int cpu;		   /* -1: not pinned */
+	int cpu;		   /* at start; -1: not pinned */
 	const struct cache *cache; /* outlives the worker */
 	uint32_t spin_us;	   /* before sleeping; 0: never spins */
 	uint32_t slice_lines;	   /* line operations before another queue's turn */
@@ -108,8 +109,12 @@ void worker_post(struct worker *worker, struct worker_command *command);
 void worker_join(struct worker *worker);
 
 uint32_t worker_index(const struct worker *worker);
-int worker_cpu(const struct worker *worker);	 /* the CPU it is pinned to, -1 where not */
-int worker_page_fd(const struct worker *worker); /* memfd of struct dmasync_worker_page */
+int worker_cpu(const struct worker *worker); /* the CPU it is pinned to, -1 where not */
+/* True once after it found itself on another CPU; it has written the eventfd of the events. */
+bool worker_take_displaced(struct worker *worker);
+/* Pins it to a CPU; with -1 it may use all of `others`. */
+int worker_pin(struct worker *worker, int cpu, const cpu_set_t *others);
+int worker_page_fd(const struct worker *worker);	  /* memfd of struct dmasync_worker_page */
 uint32_t worker_queue_count(const struct worker *worker); /* queues posted to it, for balancing */
 const struct worker_stats *worker_stats(const struct worker *worker);
 const struct records *worker_records(const struct worker *worker);

@@ -4,16 +4,12 @@
  * time, waited for once. worker_publish.c has its end. Worker thread only.
  */
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
 #include "daemon/guard.h"
 #include "daemon/worker_internal.h"
-
-/* After so many changes of CPU under one batch an unpinned worker holds on to the CPU it is on. */
-#define REISSUES_BEFORE_HOLD 2u
 
 static const struct cache_buffer *lookup(void *context, uint32_t handle)
 {
@@ -202,7 +198,7 @@ static void open_batch(struct worker *worker, struct batch *batch)
 {
 	const struct cache_ops *ops = &worker->params.cache->ops;
 
-	batch->cpu = sched_getcpu();
+	worker_open_on_cpu(worker, batch);
 	batch->barrier_mark = worker->barriers;
 	batch->own_lines = 0;
 	if (ops->open)
@@ -237,41 +233,6 @@ static void fault(struct worker *worker, struct batch *batch)
 	queue->event->queue = queue;
 	queue->event->client = queue->client;
 	worker_answer(worker, queue->event);
-}
-
-/*
- * The barrier waits for what its own CPU issued. A pinned worker never changes CPU unless that one
- * goes offline; where it has, nothing is known about the lines issued on the other one, and
- * the batch is issued again. (arm64 Linux also completes maintenance in __switch_to.) The look
- * comes after the barrier, so a change between the last operation and the barrier is seen too.
- */
-static bool changed_cpu(struct worker *worker, struct batch *batch)
-{
-	int cpu = sched_getcpu();
-
-	if (cpu == batch->cpu)
-		return false;
-	if (++batch->reissues > REISSUES_BEFORE_HOLD && worker->params.cpu < 0 && cpu >= 0) {
-		cpu_set_t here;
-
-		CPU_ZERO(&here);
-		CPU_SET((unsigned)cpu, &here);
-		if (!worker->holding_cpu &&
-		    sched_getaffinity(0, sizeof worker->home, &worker->home) == 0 &&
-		    sched_setaffinity(0, sizeof here, &here) == 0)
-			worker->holding_cpu = true;
-	}
-	counter_add(&worker->stats.reissued, 1);
-	batch->flags |= DMASYNC_COMPLETION_REISSUED;
-	return true;
-}
-
-static void release_cpu(struct worker *worker)
-{
-	if (!worker->holding_cpu)
-		return;
-	sched_setaffinity(0, sizeof worker->home, &worker->home);
-	worker->holding_cpu = false;
 }
 
 /*
@@ -323,13 +284,13 @@ static void issue(struct worker *worker, struct batch *batch)
 	batch->issue_end_ns = clock_ns();
 	execute_barrier(worker, batch);
 	batch->barrier_end_ns = clock_ns();
-	if (changed_cpu(worker, batch)) {
+	if (worker_changed_cpu(worker, batch)) {
 		cache_batch_rewind(&batch->cache);
 		open_batch(worker, batch);
 		worker->again = batch;
 		return;
 	}
-	release_cpu(worker);
+	worker_release_cpu(worker);
 	if (batch->cache.kernel)
 		park(worker, batch);
 	else
@@ -395,7 +356,7 @@ void worker_cancel_batch(struct worker *worker, struct batch *batch)
 	case BATCH_CHECK:
 	case BATCH_ISSUE:
 		scheduler_remove(&worker->scheduler, batch);
-		release_cpu(worker);
+		worker_release_cpu(worker);
 		worker_fail_batch(worker, batch, DMASYNC_REASON_CANCELLED, 0);
 		return;
 	case BATCH_FENCE:

@@ -25,6 +25,8 @@ struct worker {
 	struct dmasync_worker_page *page;
 	int page_fd;
 	_Atomic uint32_t queue_count;
+	_Atomic int cpu;	/* that it is pinned to, -1: none; set by the control thread */
+	_Atomic bool displaced; /* it is on another one; cleared by the control thread */
 	struct worker_stats stats;
 	struct records records;
 
@@ -81,6 +83,11 @@ void worker_complete_batch(struct worker *worker, struct batch *batch);
 /* error: of the kernel's ioctl, or 0 for the reason's own. */
 void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_reason reason,
 		       int error);
+
+/* worker_cpu.c: whether the barrier is on the CPU that issued */
+void worker_open_on_cpu(struct worker *worker, struct batch *batch);
+bool worker_changed_cpu(struct worker *worker, struct batch *batch); /* issue it again */
+void worker_release_cpu(struct worker *worker);
 
 /* worker_batch.c: a batch from fetch to barrier */
 bool worker_poll_queue(struct worker *worker, struct queue *queue); /* true: a batch was fetched */

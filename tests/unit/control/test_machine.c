@@ -160,12 +160,44 @@ static void test_placement(void **state)
 	       "Cpus_allowed_list in /proc/self/status");
 }
 
+static void again(int home, const char *allowed, const char *taken, int expected)
+{
+	uint32_t list[CONFIG_CPUS_MAX], count;
+	cpu_set_t sets[2];
+
+	CPU_ZERO(&sets[0]);
+	CPU_ZERO(&sets[1]);
+	for (int set = 0; set < 2; set++) {
+		const char *text = set ? taken : allowed;
+
+		if (!text)
+			continue;
+		assert_int_equal(config_parse_cpus(text, list, &count), 0);
+		for (uint32_t i = 0; i < count; i++)
+			CPU_SET(list[i], &sets[set]);
+	}
+	assert_int_equal(placement_again(home, &sets[0], &sets[1]), expected);
+}
+
+static void test_placement_again(void **state)
+{
+	(void)state;
+	again(3, "0-7", "6,7", 3);
+	again(3, "0-2", NULL, 2);
+	again(3, "0-2", "2", 1);
+	again(3, "0-1", "0,1", -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_large_machine), cmocka_unit_test(test_few_files),
-		cmocka_unit_test(test_few_maps),      cmocka_unit_test(test_little_memory),
-		cmocka_unit_test(test_read),	      cmocka_unit_test(test_placement),
+		cmocka_unit_test(test_large_machine),
+		cmocka_unit_test(test_few_files),
+		cmocka_unit_test(test_few_maps),
+		cmocka_unit_test(test_little_memory),
+		cmocka_unit_test(test_read),
+		cmocka_unit_test(test_placement),
+		cmocka_unit_test(test_placement_again),
 	};
 
 	return cmocka_run_group_tests_name("machine", tests, NULL, NULL);

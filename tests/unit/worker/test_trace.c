@@ -4,6 +4,7 @@
  * and only then the completion.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +190,7 @@ static void batches_complete_in_order_across_the_wrap(void **state)
 
 static uint32_t moves;
 static int cpus[2];
+static bool two_cpus;
 
 static void move_once(uintptr_t address)
 {
@@ -236,6 +238,71 @@ static void a_change_of_cpu_issues_again(void **state)
 	assert_int_equal(worker_stats(fixture.worker)->reissued, 1);
 }
 
+static int start_pinned(void **state)
+{
+	cpu_set_t mine;
+	int found = 0;
+
+	assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE && found < 2; cpu++)
+		if (CPU_ISSET((unsigned)cpu, &mine))
+			cpus[found++] = cpu;
+	two_cpus = found == 2;
+	(void)state;
+	fixture_start(&fixture, 50, 4096, cpus[0]);
+	trace.ring = &fixture.first.ring;
+	trace.next_completion = fixture.first.reaped;
+	return 0;
+}
+
+/* As where its CPU goes offline: the kernel moves the thread, and nobody has asked it to. */
+static void a_pinned_worker_that_is_moved_says_so(void **state)
+{
+	(void)state;
+	struct dmasync_ring_completion completion;
+	struct dmasync_unit unit = entry(HANDLE, DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, 0, 8192);
+	struct pollfd events = {.fd = fixture.events_fd, .events = POLLIN};
+	cpu_set_t others;
+
+	if (!two_cpus)
+		skip();
+	assert_int_equal(worker_cpu(fixture.worker), cpus[0]);
+	submit_units(&fixture.first, &unit, 1, 1);
+	reap(&fixture.first, &completion);
+	assert_false(completion.flags & DMASYNC_COMPLETION_REISSUED);
+	assert_false(worker_take_displaced(fixture.worker));
+
+	moves = 1;
+	trace.hook = move_once;
+	submit_units(&fixture.first, &unit, 1, 2);
+	reap(&fixture.first, &completion);
+	assert_int_equal(completion.status, 0);
+	assert_true(completion.flags & DMASYNC_COMPLETION_REISSUED);
+	assert_int_equal(poll(&events, 1, 10000), 1);
+	assert_true(worker_take_displaced(fixture.worker));
+	assert_false(worker_take_displaced(fixture.worker)); /* once */
+
+	/* Where it is put it stays, and it is asked for nothing more. */
+	assert_int_equal(worker_pin(fixture.worker, cpus[1], NULL), 0);
+	assert_int_equal(worker_cpu(fixture.worker), cpus[1]);
+	submit_units(&fixture.first, &unit, 1, 3);
+	reap(&fixture.first, &completion);
+	assert_false(completion.flags & DMASYNC_COMPLETION_REISSUED);
+	assert_false(worker_take_displaced(fixture.worker));
+
+	/* Without a CPU of its own any one will do. */
+	CPU_ZERO(&others);
+	CPU_SET((unsigned)cpus[0], &others);
+	CPU_SET((unsigned)cpus[1], &others);
+	assert_int_equal(worker_pin(fixture.worker, -1, &others), 0);
+	assert_int_equal(worker_cpu(fixture.worker), -1);
+	moves = 1;
+	submit_units(&fixture.first, &unit, 1, 4);
+	reap(&fixture.first, &completion);
+	assert_true(completion.flags & DMASYNC_COMPLETION_REISSUED);
+	assert_false(worker_take_displaced(fixture.worker));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +314,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(batches_complete_in_order_across_the_wrap, start,
 						stop),
 		cmocka_unit_test_setup_teardown(a_change_of_cpu_issues_again, start, stop),
+		cmocka_unit_test_setup_teardown(a_pinned_worker_that_is_moved_says_so, start_pinned,
+						stop),
 	};
 
 	return cmocka_run_group_tests_name("worker-trace", tests, NULL, NULL);
