@@ -374,14 +374,37 @@ int config_copy(const struct config *config, struct config *copy)
 	return r;
 }
 
+static bool exporters_differ(const struct config *a, const struct config *b)
+{
+	if (a->exporter_count != b->exporter_count)
+		return true;
+	for (size_t i = 0; i < a->exporter_count; i++) {
+		const struct config_exporter *other = config_exporter(b, a->exporters[i].name);
+
+		if (!other || other->backend != a->exporters[i].backend ||
+		    other->refuse != a->exporters[i].refuse)
+			return true;
+	}
+	return false;
+}
+
+static void append_change(char *text, size_t text_size, const struct config_key *key,
+			  const char *before, const char *after)
+{
+	char change[600];
+
+	snprintf(change, sizeof(change), "%s%s %s -> %s", *text ? ", " : "", key->key,
+		 *before ? before : "unset", *after ? after : "unset");
+	append(text, text_size, change);
+}
+
 int config_reload(struct config *config, const struct config *fresh, char *text, size_t text_size)
 {
-	char value[256], fresh_value[256];
+	char value[256], fresh_value[256], later[CONFIG_TEXT_SIZE] = "";
 
 	*text = '\0';
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		const struct config_key *key = &keys[i];
-		int r = 0;
 
 		if (key->type == CONFIG_BACKEND)
 			continue;
@@ -389,14 +412,29 @@ int config_reload(struct config *config, const struct config *fresh, char *text,
 		config_value(fresh, key, fresh_value, sizeof(fresh_value));
 		if (strcmp(value, fresh_value) == 0)
 			continue;
-		if (key->reload) {
-			r = key_copy(fresh, config, key);
-		} else {
-			append(text, text_size, *text ? ", " : "");
-			append(text, text_size, key->key);
+		if (!key->reload) {
+			append(later, sizeof(later), *later ? ", " : "");
+			append(later, sizeof(later), key->key);
+			continue;
 		}
+
+		int r = key_copy(fresh, config, key);
+
 		if (r < 0)
 			return r;
+		append_change(text, text_size, key, value, fresh_value);
 	}
-	return exporters_copy(fresh, config);
+	if (exporters_differ(config, fresh)) {
+		append(text, text_size, *text ? ", " : "");
+		append(text, text_size, "exporter sections");
+	}
+	if (*later) {
+		append(text, text_size, *text ? "; a change of " : "a change of ");
+		append(text, text_size, later);
+		append(text, text_size, " needs a restart");
+	}
+
+	int r = exporters_copy(fresh, config);
+
+	return r < 0 ? r : *later != '\0';
 }

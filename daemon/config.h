@@ -119,8 +119,9 @@ int config_override(struct config *config, const char *section, const char *key,
 int config_reread(const struct config *config, struct config *ret, char *text, size_t text_size);
 
 /*
- * SIGHUP: takes from `fresh` what can change while running; names in `text` the changed keys that
- * need a restart, "" where there are none. Both stay valid.
+ * SIGHUP: takes from `fresh` what can change while running, and says in `text` what that was and
+ * which changed keys need a restart: "spin_us 50 -> 7; a change of workers needs a restart". ""
+ * where nothing differs. 1 where something needs a restart, else 0. Both stay valid.
  */
 int config_reload(struct config *config, const struct config *fresh, char *text, size_t text_size);
 

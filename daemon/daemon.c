@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Putting the daemon together, running it, and taking it apart: signals, the events of workers and
- * helpers, reloading. Control thread.
+ * helpers. Control thread.
  */
 #include "daemon/daemon.h"
 
@@ -21,9 +21,9 @@
 #include "daemon/clock.h"
 #include "daemon/guard.h"
 #include "daemon/log.h"
-#include "daemon/machine_limits.h"
 #include "daemon/notify.h"
 #include "daemon/placement.h"
+#include "daemon/reload.h"
 #include "daemon/repin.h"
 
 #define HELPERS_END_MS 2000 /* for jobs that run at the end; the process then ends without them */
@@ -75,62 +75,6 @@ static void events_ready(void *context, uint32_t events)
 
 /* ---- signals ---- */
 
-static void tune_workers(struct daemon *daemon)
-{
-	for (uint32_t i = 0; i < daemon->worker_count; i++) {
-		struct worker_command *command = calloc(1, sizeof(*command));
-
-		if (!command) {
-			log_error("out of memory: worker %" PRIu32 " keeps its old settings", i);
-			continue;
-		}
-		command->type = WORKER_TUNE;
-		command->spin_us = daemon->config.spin_us;
-		command->slice_lines = daemon->config.slice_lines;
-		command->max_batch_lines = daemon->config.max_batch_lines;
-		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
-		worker_post(daemon->workers[i], command);
-	}
-}
-
-/* What follows from the machine, whatever the configuration says. */
-static void fit_config(const struct daemon *daemon, struct config *config)
-{
-	struct limits_machine machine;
-	char text[CONFIG_TEXT_SIZE];
-
-	limits_read(&machine);
-	limits_fit(config, &machine, text, sizeof(text));
-	if (*text)
-		log_info("lowered %s", text);
-	if (daemon->one_cpu)
-		config->spin_us = 0;
-}
-
-static void reload(struct daemon *daemon)
-{
-	struct config fresh;
-	char text[CONFIG_TEXT_SIZE];
-
-	notify_reloading(daemon->notify);
-	if (config_reread(&daemon->config, &fresh, text, sizeof(text)) < 0) {
-		log_error("%s; nothing was changed", text);
-	} else {
-		fit_config(daemon, &fresh);
-		if (config_reload(&daemon->config, &fresh, text, sizeof(text)) < 0)
-			log_error("out of memory: the configuration was read in part");
-		else if (*text)
-			log_warning("configuration read again; a change of %s needs a restart",
-				    text);
-		else
-			log_notice("configuration read again");
-		config_clear(&fresh);
-		log_set_level(daemon->config.log_level);
-		tune_workers(daemon);
-	}
-	notify_ready(daemon->notify);
-}
-
 static void stop(struct daemon *daemon, int signal_number)
 {
 	if (daemon->stopping) {
@@ -159,7 +103,7 @@ static void signal_ready(void *context, uint32_t events)
 		if (info.ssi_signo != SIGHUP)
 			stop(daemon, (int)info.ssi_signo);
 		else if (!daemon->stopping)
-			reload(daemon);
+			daemon_reload(daemon);
 	}
 }
 
@@ -344,7 +288,7 @@ static enum daemon_status start(struct daemon *daemon)
 
 	if (status != DAEMON_DRAINED)
 		return status;
-	fit_config(daemon, &daemon->config);
+	daemon_fit_config(daemon, &daemon->config);
 	if (getrandom(&daemon->instance, sizeof(daemon->instance), 0) < 0 ||
 	    take_signals(daemon) < 0) {
 		log_error("cannot start: %s", strerror(errno));

@@ -252,7 +252,8 @@ static void reloads(void)
 	struct harness_daemon daemon;
 	struct dmasync_hello_reply reply;
 
-	harness_daemon_start(&daemon, "[limits]\nmax_queues = 5\n",
+	/* Few connections: else their number follows from the queues and this machine's limits. */
+	harness_daemon_start(&daemon, "[limits]\nmax_queues = 5\nmax_connections = 4\n",
 			     (const char *[]){"--slice-lines", "100", NULL});
 
 	int fd = harness_connect(daemon.socket);
@@ -260,8 +261,12 @@ static void reloads(void)
 	harness_hello(fd, &reply);
 	check_int(reply.max_queues, 5);
 	close(fd);
-	reload_to("[limits]\nmax_queues = 7\n[daemon]\nhelper_threads = 3\n", &daemon,
-		  "configuration read again; a change of helper_threads needs a restart\n");
+	reload_to("[limits]\nmax_queues = 7\nmax_connections = 4\n[daemon]\nhelper_threads = 3\n",
+		  &daemon,
+		  "configuration read again: max_queues 5 -> 7; a change of helper_threads needs "
+		  "a restart\n");
+	reload_to("[limits]\nmax_queues = 7\nmax_connections = 4\n", &daemon,
+		  "configuration read again; nothing differs\n");
 	fd = harness_connect(daemon.socket);
 	harness_hello(fd, &reply);
 	check_int(reply.max_queues, 7);

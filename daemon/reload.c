@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading the configuration again while the daemon runs, and bringing the workers what is theirs.
+ * Owns nothing. Control thread.
+ */
+#include "daemon/reload.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/daemon.h"
+#include "daemon/log.h"
+#include "daemon/machine_limits.h"
+#include "daemon/notify.h"
+
+static void tune_workers(struct daemon *daemon)
+{
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		struct worker_command *command = calloc(1, sizeof(*command));
+
+		if (!command) {
+			log_error("out of memory: worker %" PRIu32 " keeps its old settings", i);
+			continue;
+		}
+		command->type = WORKER_TUNE;
+		command->spin_us = daemon->config.spin_us;
+		command->slice_lines = daemon->config.slice_lines;
+		command->max_batch_lines = daemon->config.max_batch_lines;
+		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
+		worker_post(daemon->workers[i], command);
+	}
+}
+
+void daemon_fit_config(const struct daemon *daemon, struct config *config)
+{
+	struct limits_machine machine;
+	char text[CONFIG_TEXT_SIZE];
+
+	limits_read(&machine);
+	limits_fit(config, &machine, text, sizeof(text));
+	if (*text)
+		log_info("lowered %s", text);
+	if (daemon->one_cpu)
+		config->spin_us = 0;
+}
+
+static void take(struct daemon *daemon, const struct config *fresh)
+{
+	char text[CONFIG_TEXT_SIZE];
+	int r = config_reload(&daemon->config, fresh, text, sizeof(text));
+
+	if (r < 0)
+		log_error("out of memory: the configuration was read in part");
+	else if (!*text)
+		log_notice("configuration read again; nothing differs");
+	else
+		log_message(r ? LOG_WARNING : LOG_NOTICE, "configuration read again: %s", text);
+	log_set_level(daemon->config.log_level);
+	tune_workers(daemon);
+}
+
+void daemon_reload(struct daemon *daemon)
+{
+	struct config fresh;
+	char text[CONFIG_TEXT_SIZE];
+
+	notify_reloading(daemon->notify);
+	if (config_reread(&daemon->config, &fresh, text, sizeof(text)) < 0) {
+		log_error("%s; nothing was changed", text);
+	} else {
+		daemon_fit_config(daemon, &fresh);
+		take(daemon, &fresh);
+		config_clear(&fresh);
+	}
+	notify_ready(daemon->notify);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* The configuration as it is in force: fitted to the machine, and read again. Control thread. */
+#ifndef DMASYNC_RELOAD_H
+#define DMASYNC_RELOAD_H
+
+#include "daemon/config.h"
+
+struct daemon;
+
+/* What follows from the machine, whatever the configuration says. */
+void daemon_fit_config(const struct daemon *daemon, struct config *config);
+
+/* SIGHUP. The log says what changed. */
+void daemon_reload(struct daemon *daemon);
+
+#endif
