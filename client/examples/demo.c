@@ -17,12 +17,15 @@
 enum { OVERLAY_LINES = 256 / LINE * (64 + 32) };
 
 static const char usage[] =
-	"usage: dmasync-demo [--frames N] [--backend simulated|direct] [--socket PATH]\n"
+	"usage: dmasync-demo [--frames N] [--backend simulated|direct] [--memory KIND]\n"
+	"                    [--socket PATH]\n"
 	"\n"
 	"  --frames N             frames of each run, 1 to 1000000 (300)\n"
 	"  --backend simulated    memory with a device's side of its own: a sync that is left out\n"
 	"                         shows on every machine (the default)\n"
 	"  --backend direct       this CPU's cache instructions on real memory\n"
+	"  --memory KIND          of --backend direct: cma or system (of a dma-heap), udmabuf,\n"
+	"                         memfd; else the first of cma, udmabuf and memfd that is there\n"
 	"  --socket PATH          use the daemon that listens there; else one is started for the "
 	"demo\n"
 	"  --help\n"
@@ -190,15 +193,35 @@ static int run_all(struct pipeline *pipeline)
 	return r < 0 ? r : wrong | r;
 }
 
+static int parse_memory(const char *name, enum dmasync_memory *ret)
+{
+	static const struct {
+		const char *name;
+		enum dmasync_memory memory;
+	} kinds[] = {
+		{"cma", DMASYNC_MEMORY_CMA},
+		{"system", DMASYNC_MEMORY_SYSTEM},
+		{"udmabuf", DMASYNC_MEMORY_UDMABUF},
+		{"memfd", DMASYNC_MEMORY_MEMFD},
+	};
+
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		if (strcmp(name, kinds[i].name) == 0) {
+			*ret = kinds[i].memory;
+			return 0;
+		}
+	}
+	fprintf(stderr, "demo: --memory %s: cma, system, udmabuf or memfd\n", name);
+	return -EINVAL;
+}
+
 /* 0, or 1 for --help; negative after a sentence. */
 static int parse_options(int argc, char **argv, struct pipeline *pipeline)
 {
 	static const struct option options[] = {
-		{"frames", required_argument, NULL, 'f'},
-		{"backend", required_argument, NULL, 'b'},
-		{"socket", required_argument, NULL, 's'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+		{"frames", required_argument, NULL, 'f'}, {"backend", required_argument, NULL, 'b'},
+		{"memory", required_argument, NULL, 'm'}, {"socket", required_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},	  {0},
 	};
 	int option;
 
@@ -224,6 +247,10 @@ static int parse_options(int argc, char **argv, struct pipeline *pipeline)
 			}
 			pipeline->simulated = strcmp(optarg, "simulated") == 0;
 			break;
+		case 'm':
+			if (parse_memory(optarg, &pipeline->memory) < 0)
+				return -EINVAL;
+			break;
 		case 's':
 			pipeline->socket = optarg;
 			break;
@@ -234,6 +261,10 @@ static int parse_options(int argc, char **argv, struct pipeline *pipeline)
 			fputs(usage, stderr);
 			return -EINVAL;
 		}
+	}
+	if (pipeline->memory != DMASYNC_MEMORY_AUTO && pipeline->simulated) {
+		fprintf(stderr, "demo: --memory goes with --backend direct\n");
+		return -EINVAL;
 	}
 	if (optind < argc) {
 		fprintf(stderr, "demo: %s: takes no arguments\n", argv[optind]);

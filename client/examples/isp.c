@@ -126,6 +126,7 @@ static int allocate_buffers(struct isp *isp)
 
 	dmasync_buffer_params_init(&params);
 	params.bytes = FRAME_BYTES;
+	params.memory = isp->pipeline->memory;
 	if (isp->pipeline->simulated)
 		params.memory = DMASYNC_MEMORY_SIMULATED;
 	else

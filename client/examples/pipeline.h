@@ -23,7 +23,8 @@ enum left_out {
 
 struct pipeline {
 	const char *socket; /* of the daemon */
-	bool simulated;	    /* else the real instructions */
+	bool simulated;	    /* else the real instructions, on ... */
+	enum dmasync_memory memory;
 	uint32_t frames;
 	enum left_out left_out;
 };
