@@ -9,6 +9,7 @@ set -eu
 . "$vm_dir/lib/kernel.sh"
 . "$vm_dir/lib/build.sh"
 . "$vm_dir/lib/initrd.sh"
+. "$vm_dir/lib/root.sh"
 . "$vm_dir/lib/boot.sh"
 . "$vm_dir/lib/device_tree.sh"
 
@@ -44,7 +45,7 @@ at_once=${VM_JOBS:-$(nproc)}
 # there is one, looks at what the guest left (executed operations, content) and prints VM-RESULT lines.
 run_case() {
   local name=$1 status=0
-  kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count= device_tree=
+  kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count= device_tree= root=
   . "$vm_dir/cases/$name.conf"
   log="$work/$name.log" share="$work/$name.share" counts="$work/$name.counts"
   if [ "$kernel_name" = none ]; then
@@ -57,9 +58,16 @@ run_case() {
   (kernel_get "$kernel_name") 2> "$work/$name.why" || return $?
   kernel="$cache/kernels/$kernel_name"
   local initrd="$work/$kernel_name-$(echo "$modules" | tr ' ' '_').initrd"
-  # shellcheck disable=SC2086
-  [ -e "$initrd" ] || initrd_make "$kernel" "$initrd" $modules
   make_share "$share" "$vm_dir/cases/$name.guest" "$work/programs"
+  if [ "$root" = systemd ]; then
+    root_get 2> "$work/$name.why" || return $?
+    make_install_share "$share" || return $?
+    initrd=
+    parameters="root=/dev/vda rootfstype=ext4 rw systemd.unit=vm.target systemd.show_status=0 $parameters"
+    qemu="-drive file=$root_image,format=raw,if=virtio,snapshot=on $qemu"
+  fi
+  # shellcheck disable=SC2086
+  [ -z "$initrd" ] || [ -e "$initrd" ] || initrd_make "$kernel" "$initrd" $modules
   exec 9>&-
 
   if [ -n "$device_tree" ]; then

@@ -16,6 +16,14 @@ make_share() { # FOLDER CASE-SCRIPT PROGRAMS
   (cd "$source_dir" && cp -r --parents tests/unit/proto/golden units "$1/source")
 }
 
+# For a guest with systemd: what `make install` would have put there, and what starts the case.
+make_install_share() { # FOLDER
+  rm -rf "$1/install"
+  DESTDIR="$1/install" meson install -C "$arm64_build" --no-rebuild --quiet
+  cp "$vm_dir/guest/systemd-start" "$vm_dir/guest/systemd-lib.sh" "$1"
+  chmod +x "$1/systemd-start"
+}
+
 # What a guest needs of a build folder: programs, libraries, generated data; no objects.
 copy_programs() {
   rm -rf "$2"
@@ -26,14 +34,15 @@ copy_programs() {
 }
 
 # boot KERNEL-FOLDER INITRD SHARE CPU LOG SECONDS KERNEL-PARAMETERS QEMU-ARGUMENTS...
-# Returns what the case's script returned; 99 where the guest never said.
+# Without an INITRD (empty) the kernel itself mounts the root. Returns what the case's script
+# returned; 99 where the guest never said.
 boot() {
   local kernel=$1 initrd=$2 share=$3 cpu=$4 log=$5 seconds=$6 parameters=$7 status
   shift 7
   # It must not outlive this shell, which an interrupt may end.
   # shellcheck disable=SC2086
   setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" qemu-system-aarch64 -M virt -cpu "$cpu" -smp "${VM_SMP:-2}" -m "${VM_MEMORY:-1G}" \
-    -nographic -no-reboot -nodefaults -serial stdio -kernel "$kernel/Image" -initrd "$initrd" \
+    -nographic -no-reboot -nodefaults -serial stdio -kernel "$kernel/Image" ${initrd:+-initrd "$initrd"} \
     -append "console=ttyAMA0 panic=-1 quiet loglevel=3 $parameters" \
     -virtfs "local,path=$share,mount_tag=share,security_model=none,multidevs=remap" \
     "$@" < /dev/null 2>&1 | sed -u 's/\r//g' > "$log" || true

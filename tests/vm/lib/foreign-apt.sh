@@ -2,14 +2,21 @@
 # Packages of another Debian suite or architecture than the host's, without touching the host's apt:
 # lists, status and cache of its own. Sourced after env.sh.
 
+# The mirror that this host's own apt uses.
+debian_mirror() {
+  local mirror
+  mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -1)
+  [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ /:\/\//) { print $i; exit } }' /etc/apt/sources.list 2>/dev/null)
+  [ -n "$mirror" ] || skip "no Debian mirror in /etc/apt"
+  echo "$mirror"
+}
+
 # foreign_apt SUITE ARCH apt-get|apt-cache ARGUMENTS...
 foreign_apt() {
   local release=$1 arch=$2 tool=$3 home="$cache/apt/$1-$2" mirror
   shift 3
   if [ ! -e "$home/sources.list" ]; then
-    mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -1)
-    [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ /:\/\//) { print $i; exit } }' /etc/apt/sources.list 2>/dev/null)
-    [ -n "$mirror" ] || skip "no Debian mirror in /etc/apt"
+    mirror=$(debian_mirror) || exit
     mkdir -p "$home/lists/partial" "$home/cache/archives/partial"
     : > "$home/status"
     echo "deb [arch=$arch signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" > "$home/sources.list"
