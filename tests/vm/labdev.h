@@ -7,7 +7,11 @@
 #define TESTS_VM_LABDEV_H
 
 #include <linux/ioctl.h>
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
 #include <stdint.h>
+#endif
 
 #define LABDEV_PATH "/dev/labdev"
 
