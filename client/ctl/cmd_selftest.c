@@ -19,10 +19,8 @@
 #include "daemon/cache/cache.h"
 
 #define WAYS_MAX 3u
-#define TOUCH_STEP 32u /* the smallest line of the CPUs that this is about */
-#define DEFAULT_LINE                                                                               \
-	64u /* of the map, where no line operation works and the kernel alone syncs                \
-	     */
+#define TOUCH_STEP 32u	 /* the smallest line of the CPUs that this is about */
+#define DEFAULT_LINE 64u /* of the map, where the kernel alone syncs */
 
 struct selftest {
 	struct bench bench;
