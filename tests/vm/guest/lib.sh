@@ -93,7 +93,7 @@ not_here="harness readme-example proto-simulator proto-sleep proto-sleep-no-fenc
 # native SUITE...: the project's own tests of these suites, as meson lists them. $LEFT_OUT: names of
 # tests that this case leaves out as well.
 native() {
-	export DMASYNC_TEST_ROUNDS="${ROUNDS:-60}" HARNESS_TIMEOUT_FACTOR=4
+	export DMASYNC_TEST_ROUNDS="${ROUNDS:-20}" HARNESS_TIMEOUT_FACTOR=4
 	for suite in "$@"; do
 		while read -r listed name seconds command; do
 			[ "$listed" = "$suite" ] || continue
