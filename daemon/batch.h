@@ -47,6 +47,7 @@ struct batch {
 	uint64_t user_data;
 	uint64_t submit_ns; /* when it was handed over: the client's word, checked */
 	uint64_t fetched_ns, issue_start_ns, issue_end_ns, barrier_end_ns;
+	uint64_t end_ns;       /* its kernel syncs included */
 	uint64_t barrier_mark; /* the worker's barriers when own_lines was last 0 */
 	uint64_t own_lines;    /* issued since that barrier */
 	int cpu;	       /* where its opening fence was executed */

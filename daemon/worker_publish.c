@@ -108,7 +108,7 @@ static void notify(struct queue *queue)
 static void publish(struct worker *worker, struct batch *batch,
 		    struct dmasync_ring_completion *completion)
 {
-	uint64_t end_ns = batch->barrier_end_ns;
+	uint64_t end_ns = batch->end_ns;
 	struct batch_owner *owner = batch->owner;
 	struct worker_command *sync = batch->sync;
 
@@ -172,6 +172,6 @@ void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_
 		.reason = reason,
 	};
 
-	batch->barrier_end_ns = clock_ns();
+	batch->end_ns = clock_ns();
 	publish(worker, batch, &completion);
 }

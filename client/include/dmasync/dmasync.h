@@ -282,15 +282,15 @@ void dmasync_batch_abort(struct dmasync_batch *batch);
 /* 128 bytes for ever; the reserved tail is zero. Times in nanoseconds. */
 struct dmasync_completion {
 	uint64_t user_data;
-	int32_t status;	     /* 0, or a negative errno: then nothing is assumed synced */
-	uint32_t flags;	     /* DMASYNC_COMPLETION_* */
-	uint32_t entries;    /* of the batch */
-	uint32_t elided;     /* entries that needed no operation */
-	uint64_t lines;	     /* line operations issued */
-	uint64_t bytes;	     /* lines * line size: what was really covered */
-	uint64_t queued_ns;  /* submit until the worker fetched it */
-	uint64_t fence_ns;   /* waited for fences */
-	uint64_t issue_ns;   /* opening fence until the last line operation was issued */
+	int32_t status;	    /* 0, or a negative errno: then nothing is assumed synced */
+	uint32_t flags;	    /* DMASYNC_COMPLETION_* */
+	uint32_t entries;   /* of the batch */
+	uint32_t elided;    /* entries that needed no operation */
+	uint64_t lines;	    /* line operations issued */
+	uint64_t bytes;	    /* lines * line size: what was really covered */
+	uint64_t queued_ns; /* submit until the worker fetched it */
+	uint64_t fence_ns;  /* waited for fences */
+	uint64_t issue_ns; /* opening fence until the last operation; of one entry also its check */
 	uint64_t barrier_ns; /* the completion barrier alone */
 	uint64_t batch_id;   /* the daemon's number where the completion is extended, else 0 */
 	uint32_t bad_entry;  /* index of the entry that failed the batch, or DMASYNC_NO_ENTRY */
