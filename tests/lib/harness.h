@@ -155,7 +155,10 @@ unsigned int harness_count_fds(pid_t pid);
 unsigned int harness_count_maps(pid_t pid);	   /* lines of /proc/PID/maps */
 unsigned int harness_count_shared_maps(pid_t pid); /* those shared with others: rings, buffers */
 unsigned int harness_count_threads(pid_t pid);
-/* How often its threads have gone to sleep since they began: a thread that woke up slept again. */
+/*
+ * How often its threads have gone to sleep since they began: a thread that woke up slept again.
+ * Without those that the kernel has put there for io_uring.
+ */
 uint64_t harness_count_sleeps(pid_t pid);
 
 struct harness_output {
