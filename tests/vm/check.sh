@@ -62,7 +62,8 @@ run_case() {
   if [ "$root" = systemd ]; then
     root_get 2> "$work/$name.why" || return $?
     make_install_share "$share" || return $?
-    initrd=
+    # A kernel with modules needs them to find the root: guest/init then changes over to it.
+    [ -n "$modules" ] || initrd=
     parameters="root=/dev/vda rootfstype=ext4 rw systemd.unit=vm.target systemd.show_status=0 $parameters"
     qemu="-drive file=$root_image,format=raw,if=virtio,snapshot=on $qemu"
   fi
