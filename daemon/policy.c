@@ -19,7 +19,8 @@ enum kernel_sync {
 
 struct exporter {
 	const char *name;
-	bool direct; /* cached memory in pages that stay: line operations are right, cannot fault */
+	bool direct; /* line operations are right, and the memory's pages stay: they cannot fault */
+	bool cached; /* always; else the driver or the application chose, and we cannot see it */
 	enum kernel_sync kernel;
 	const char *what;
 };
@@ -30,18 +31,18 @@ struct exporter {
  * driver syncs, cannot be told from here.
  */
 static const struct exporter exporters[] = {
-	{"system", true, KERNEL_SYNC_ATTACHED, "the system heap"},
-	{"default_cma_region", true, KERNEL_SYNC_ATTACHED, "a CMA heap"},
-	{"reserved", true, KERNEL_SYNC_ATTACHED, "a CMA heap"},
-	{"linux,cma", true, KERNEL_SYNC_ATTACHED, "a CMA heap"},
-	{"udmabuf", true, KERNEL_SYNC_WORKS, "udmabuf"},
-	{"videobuf2_dma_contig", true, KERNEL_SYNC_NOTHING, "V4L2 dma-contig memory"},
-	{"videobuf2_dma_sg", true, KERNEL_SYNC_WORKS, "V4L2 dma-sg memory"},
-	{"videobuf2_vmalloc", true, KERNEL_SYNC_NOTHING, "V4L2 vmalloc memory"},
-	{"drm", false, KERNEL_SYNC_UNKNOWN, "some DRM driver"},
+	{"system", true, true, KERNEL_SYNC_ATTACHED, "the system heap"},
+	{"default_cma_region", true, true, KERNEL_SYNC_ATTACHED, "a CMA heap"},
+	{"reserved", true, true, KERNEL_SYNC_ATTACHED, "a CMA heap"},
+	{"linux,cma", true, true, KERNEL_SYNC_ATTACHED, "a CMA heap"},
+	{"udmabuf", true, true, KERNEL_SYNC_WORKS, "udmabuf"},
+	{"videobuf2_dma_contig", true, false, KERNEL_SYNC_NOTHING, "V4L2 dma-contig memory"},
+	{"videobuf2_dma_sg", true, true, KERNEL_SYNC_WORKS, "V4L2 dma-sg memory"},
+	{"videobuf2_vmalloc", true, true, KERNEL_SYNC_NOTHING, "V4L2 vmalloc memory"},
+	{"drm", false, false, KERNEL_SYNC_UNKNOWN, "some DRM driver"},
 };
 
-static const struct exporter unknown_exporter = {"", false, KERNEL_SYNC_UNKNOWN,
+static const struct exporter unknown_exporter = {"", false, false, KERNEL_SYNC_UNKNOWN,
 						 "an exporter this daemon does not know"};
 
 static const struct exporter *find_exporter(const char *name)
@@ -165,8 +166,11 @@ static void choose_direct(const struct policy_facts *facts, const struct exporte
 			  struct policy *ret)
 {
 	if (facts->line_operations)
-		choose(ret, DMASYNC_BACKEND_DIRECT, true,
-		       "%s is cached memory: line operations are right", exporter->what);
+		choose(ret, DMASYNC_BACKEND_DIRECT, true, "%s is cached memory%s", exporter->what,
+		       exporter->cached
+			       ? ": line operations are right"
+			       : " where it was allocated non-coherent, else uncached: line "
+				 "operations are right there, harmless here");
 	else
 		choose_kernel(exporter, "no line operation works on this CPU", false, ret);
 }
@@ -231,8 +235,9 @@ static void choose_dmabuf(const struct policy_facts *facts, struct policy *ret)
 			       "no line operation works on this CPU; ask for the kernel backend");
 		else if (exporter->direct || facts->configured == DMASYNC_BACKEND_DIRECT)
 			choose(ret, DMASYNC_BACKEND_DIRECT, true,
-			       "the client asks for direct, and %s is cached memory",
-			       exporter->direct ? exporter->what : "by the configuration it");
+			       "the client asks for direct, which is right for %s",
+			       exporter->direct ? exporter->what
+						: "it by the configuration's word");
 		else
 			refuse(ret, -EOPNOTSUPP,
 			       "%s (%s): its mapping may fault or be uncached; ask for kernel, or "

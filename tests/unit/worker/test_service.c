@@ -507,6 +507,30 @@ static void a_kernel_sync_that_fails_fails_the_batch(void **state)
 	assert_int_equal(kernel_sync_flags(DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE), 6);
 }
 
+/* A CPU without line operations, as 32-bit Arm: the kernel backend alone, no fence, no barrier. */
+static void without_line_operations(void **state)
+{
+	(void)state;
+	struct dmasync_ring_completion completion;
+
+	fixture.cache = (struct cache){0};
+	fixture.buffer.cache.backend = DMASYNC_BACKEND_KERNEL;
+	fixture.buffer.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	submit_clean(&fixture.first, 0, 4096);
+	reap(&fixture.first, &completion);
+	assert_int_equal(completion.status, -ENOTTY); /* it came as far as the ioctl */
+
+	struct dmasync_unit unit = entry(HANDLE, DMASYNC_FOR_CPU, DMASYNC_TO_DEVICE, 0, 4096);
+
+	submit_units(&fixture.first, &unit, 1, 1);
+	reap(&fixture.first, &completion);
+	assert_int_equal(completion.status, 0);
+	assert_int_equal(completion.elided, 1);
+	assert_int_equal(completion.bytes, 0);
+	assert_int_equal(trace.count, 0);
+	close(fixture.buffer.fd);
+}
+
 static void coherent_buffers_are_elided(void **state)
 {
 	(void)state;
@@ -561,6 +585,7 @@ int main(void)
 		CASE(a_fault_ends_the_batch_and_names_the_client),
 		CASE(a_batch_in_a_message),
 		CASE(a_kernel_sync_that_fails_fails_the_batch),
+		CASE(without_line_operations),
 		CASE(coherent_buffers_are_elided),
 		CASE(lines_of_a_batch_are_limited),
 	};
