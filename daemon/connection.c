@@ -210,16 +210,21 @@ void client_step(struct client *client)
 	}
 }
 
-/* What its workers have in hand for it is dropped; each one answers when it has let go. */
+/*
+ * What its workers have in hand for it is dropped; each one answers when it has let go. Also while
+ * they drain: what a client that has gone had submitted is drained for nobody.
+ */
 static void stop_at_workers(struct client *client)
 {
 	struct daemon *daemon = client->daemon;
 
-	if (!client->stops || daemon->serving->workers_stopping)
-		return; /* a worker that ends lets go of everything */
+	if (!client->stops)
+		return;
 	for (uint32_t i = 0; i < daemon->worker_count; i++) {
-		if (!client->stops[i])
+		/* A worker that has ended has let go of everything. */
+		if (!client->stops[i] || daemon->serving->worker_stops[i].context)
 			continue;
+		client->stops[i]->context = client; /* until it is answered */
 		client->commands++;
 		worker_post(daemon->workers[i], client->stops[i]);
 	}
@@ -308,6 +313,7 @@ void connections_worker_event(struct daemon *daemon, struct worker_command *comm
 		break;
 	case WORKER_CLIENT_STOP:
 		client->commands--;
+		command->context = NULL;
 		break;
 	case WORKER_BUFFER_GRACE:
 		client->commands--;

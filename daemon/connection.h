@@ -87,7 +87,8 @@ struct client {
 	struct client_queue *queues;
 	uint32_t queue_count, next_queue_id;
 	struct batch_owner owner;
-	struct worker_command **stops; /* by worker index: made when it first serves this client */
+	struct worker_command **stops; /* by worker index: made when it first serves this client;
+					* context: set while it is with the worker */
 
 	uint64_t *watch_cursors; /* by worker index; NULL: does not watch */
 	uint64_t watch_cookie;
@@ -111,7 +112,7 @@ struct connections {
 	uint32_t log_lines, log_suppressed;
 
 	struct client *last_client;
-	struct worker_command *worker_stops; /* one for each, made at the start */
+	struct worker_command *worker_stops; /* one for each; context: set once it has ended */
 	bool workers_stopping;
 	uint32_t workers_stopped;
 	bool stopped; /* daemon_stopped() was called */

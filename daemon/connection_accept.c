@@ -352,8 +352,16 @@ void connections_stop(struct daemon *daemon)
 void connections_worker_stopped(struct daemon *daemon, struct worker_command *command)
 {
 	struct connections *connections = daemon->serving;
+	uint32_t index = worker_index(command->worker);
 
-	(void)command;
+	command->context = daemon; /* it has ended */
+	/* What was posted to it after its last look is answered by nobody. */
+	for (struct client *client = daemon->clients; client; client = client->next) {
+		if (!client->stops || !client->stops[index] || !client->stops[index]->context)
+			continue;
+		client->stops[index]->context = NULL;
+		client->commands--;
+	}
 	if (++connections->workers_stopped < daemon->worker_count)
 		return;
 	for (struct client *client = daemon->clients; client; client = client->next) {

@@ -27,7 +27,9 @@ void client_rewatch(struct client *client)
 		return;
 	if (client->out_first)
 		events = POLLOUT;
-	else if (client->closing >= CONNECTION_FDS_MAX || client->daemon->stopping)
+	else if (client->daemon->stopping)
+		events = POLLRDHUP; /* nothing is read any more, and who has gone is let go */
+	else if (client->closing >= CONNECTION_FDS_MAX)
 		events = 0;
 	loop_rewatch(client->watch, events);
 }
@@ -281,7 +283,7 @@ void client_readable(void *context, uint32_t events)
 {
 	struct client *client = context;
 
-	if (events & (POLLHUP | POLLERR | POLLNVAL)) {
+	if (events & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) {
 		client_drop(client);
 		return;
 	}
