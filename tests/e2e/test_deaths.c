@@ -230,7 +230,10 @@ static void break_ring(struct raw_queue *queue, enum breakage breakage,
 		break;
 	case READ_AHEAD:
 	case READ_BACKWARDS:
-		/* The worker looks when the ring seems full, and then at every batch. */
+		/*
+		 * The worker looks when the ring seems full: when it does, it may have completed up
+		 * to `depth` batches more, which must not make this position true.
+		 */
 		for (uint32_t i = 0; i < queue->depth; i++)
 			raw_submit(queue, unit, 1, i);
 		for (uint32_t i = 0; i < queue->depth; i++)
@@ -240,7 +243,7 @@ static void break_ring(struct raw_queue *queue, enum breakage breakage,
 			raw_wait(queue, &done);
 		}
 		__atomic_store_n(read,
-				 breakage == READ_AHEAD ? queue->completed + 1
+				 breakage == READ_AHEAD ? queue->completed + 2 * queue->depth
 							: queue->completed - 2 * queue->depth,
 				 __ATOMIC_RELEASE);
 		for (uint32_t i = 0; i < queue->depth; i++)
