@@ -57,12 +57,16 @@ int device_open(const struct pipeline *pipeline, const char *name, int isp_link,
 	if (r < 0)
 		return complain(name, "no buffers came from the ISP", r);
 
+	/*
+	 * The ISP had them cleaned when it allocated them. Cleaned once more here, maybe after its
+	 * first frame, they would hide a sync that was left out on purpose.
+	 */
+	uint32_t flags = DMASYNC_IMPORT_NO_CLEAN |
+			 (pipeline->simulated ? DMASYNC_IMPORT_SIMULATED : DMASYNC_IMPORT_DIRECT);
+
 	for (uint32_t i = 0; i < PIPELINE_BUFFERS; i++) {
 		if (r == 0)
-			r = dmasync_buffer_import(device->ds, fds[i],
-						  pipeline->simulated ? DMASYNC_IMPORT_SIMULATED
-								      : DMASYNC_IMPORT_DIRECT,
-						  &device->buffers[i]);
+			r = dmasync_buffer_import(device->ds, fds[i], flags, &device->buffers[i]);
 		close(fds[i]); /* the library has its own */
 	}
 	if (r < 0) {
