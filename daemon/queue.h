@@ -47,6 +47,7 @@ struct queue {
 	uint32_t completions_read; /* last valid value of the client's index */
 	uint32_t drain_end;	   /* while draining: position to fetch up to */
 	uint32_t slot;		   /* in the worker's table of queues, for requests on its ring */
+	bool linked;		   /* among the worker's queues: false where it had no memory */
 	bool doorbell_armed;
 	bool doorbell_cancelled;
 	bool doorbell_closed; /* end of file: the client has closed its end */

@@ -29,8 +29,7 @@ enum worker_command_type {
 	WORKER_TUNE,	     /* spin_us, slice_lines, max_batch_lines, fence_timeout_ms */
 	WORKER_STOP,	     /* drain what is submitted, answer, end the thread; not what waits
 			      * for a fence, nor what comes behind it in its queue */
-	/* answers that nobody asked for, posted from memory inside the queue's own remove command
-	 */
+	/* what nobody asked for, in queue->event: the queue's own memory, not to be freed */
 	WORKER_QUEUE_BROKEN, /* queue: the client broke the ring's rules; text says how */
 	WORKER_FAULT,	     /* client: SIGBUS or SIGSEGV on its memory; that client is to go */
 };

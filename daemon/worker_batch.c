@@ -224,6 +224,10 @@ static void fault(struct worker *worker, struct batch *batch)
 	struct queue *queue = batch->queue;
 
 	counter_add(&worker->stats.faults, 1);
+	/* How far the slice got is not known: at most all of it, which the next barrier waits for.
+	 */
+	worker->unfinished_lines += worker->params.slice_lines;
+	worker_release_cpu(worker);
 	batch->cache.lines = batch->cache.bytes = 0;
 	worker_fail_batch(worker, batch, DMASYNC_REASON_FAULT, 0);
 	if (!queue || queue->broken)

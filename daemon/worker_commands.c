@@ -57,6 +57,7 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 		if (worker->queues)
 			worker->queues->previous = queue;
 		worker->queues = queue;
+		queue->linked = true;
 	} else {
 		atomic_fetch_sub_explicit(&worker->queue_count, 1, memory_order_relaxed);
 	}
@@ -125,6 +126,10 @@ static void handle(struct worker *worker, struct worker_command *command)
 		add_queue(worker, command);
 		break;
 	case WORKER_QUEUE_REMOVE:
+		if (!command->queue->linked) { /* it could not be added: nothing to wait for */
+			worker_answer(worker, command);
+			break;
+		}
 		command->queue->stopping = true;
 		command->queue->remove = command;
 		worker_ring_cancel_doorbell(worker, command->queue);

@@ -98,7 +98,7 @@ struct dmasync_buffer_add_reply {
 };
 
 /*
- * Takes effect when the daemon handles it: a batch fetched before finishes, one fetched later is
+ * Takes effect when the daemon handles it: a batch checked before finishes, one fetched later is
  * refused. Answered when no worker uses the buffer any more and it is unmapped.
  */
 struct dmasync_buffer_remove {
