@@ -29,8 +29,7 @@ objects="$cache/kernel-build"
 # Sets $tree: the unpacked source.
 get_source() {
   local package
-  once "apt-$source_suite-arm64" foreign_apt "$source_suite" arm64 apt-get update ||
-    skip "no package lists of $source_suite"
+  foreign_update "$source_suite" arm64
   package=$(foreign_apt "$source_suite" arm64 apt-cache search --names-only '^linux-source-[0-9]+\.[0-9]+$' |
     awk '{ print $1 }' | sort -V | tail -1)
   [ -n "$package" ] || skip "no linux-source package in $source_suite"

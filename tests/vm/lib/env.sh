@@ -7,6 +7,7 @@ source_dir=$(cd "$vm_dir/../.." && pwd)
 cache=${VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/dmasync-vm}
 suite=bookworm
 mkdir -p "$cache"
+PATH=$PATH:/usr/sbin:/sbin # modprobe, depmod
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -29,14 +29,25 @@ foreign_apt() {
     -o APT::Install-Recommends=false "$@"
 }
 
+# foreign_update SUITE ARCH: the package lists, once.
+foreign_update() {
+  once "apt-$1-$2" foreign_apt "$1" "$2" apt-get update -o APT::Update::Error-Mode=any ||
+    skip "no package lists of $1 $2 to be had"
+}
+
+# The lists may be too old: they are fetched again next time.
+foreign_missing() { # SUITE ARCH WORDS
+  rm -f "$cache/stamps/apt-$1-$2"
+  skip "$3"
+}
+
 # foreign_unpack SUITE ARCH DIRECTORY PACKAGE...: downloads them with what they depend on, unpacks.
 foreign_unpack() {
   local release=$1 arch=$2 into=$3 deb
   shift 3
-  once "apt-$release-$arch" foreign_apt "$release" "$arch" apt-get update ||
-    skip "no package lists of $release $arch to be had"
+  foreign_update "$release" "$arch"
   foreign_apt "$release" "$arch" apt-get install --download-only -y "$@" >/dev/null ||
-    skip "packages of $release $arch not to be had: $*"
+    foreign_missing "$release" "$arch" "packages of $release $arch not to be had: $*"
   mkdir -p "$into"
   for deb in "$cache/apt/$release-$arch"/cache/archives/*.deb; do
     dpkg-deb -x "$deb" "$into"
@@ -47,11 +58,10 @@ foreign_unpack() {
 foreign_unpack_only() {
   local release=$1 arch=$2 into=$3 deb
   shift 3
-  once "apt-$release-$arch" foreign_apt "$release" "$arch" apt-get update ||
-    skip "no package lists of $release $arch to be had"
+  foreign_update "$release" "$arch"
   mkdir -p "$into/debs"
   (cd "$into/debs" && foreign_apt "$release" "$arch" apt-get download "$@" >/dev/null) ||
-    skip "packages of $release $arch not to be had: $*"
+    foreign_missing "$release" "$arch" "packages of $release $arch not to be had: $*"
   for deb in "$into/debs"/*.deb; do
     dpkg-deb -x "$deb" "$into"
   done

@@ -30,7 +30,7 @@ index_modules() {
 
 unpack_debian() { # NAME SUITE PACKAGE-PATTERN
   local into="$cache/kernels/$1" package
-  once "apt-$2-arm64" foreign_apt "$2" arm64 apt-get update || skip "no package lists of $2"
+  foreign_update "$2" arm64
   package=$(foreign_apt "$2" arm64 apt-cache search --names-only "$3" | awk '{print $1}' | sort -V | tail -1)
   [ -n "$package" ] || skip "no kernel package like $3 in $2"
   rm -rf "$into"
