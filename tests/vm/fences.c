@@ -217,7 +217,7 @@ static void sw_sync(void)
 int main(void)
 {
 	struct dmasync_queue_params params;
-	struct exporter_buffer memory;
+	struct dmasync_buffer_params memfd;
 	int r;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -228,11 +228,13 @@ int main(void)
 		r = dmasync_queue_create(ds, &params, &waiting);
 	if (r == 0)
 		r = dmasync_queue_create(ds, &params, &other);
+	dmasync_buffer_params_init(&memfd);
+	memfd.bytes = 65536;
+	memfd.memory = DMASYNC_MEMORY_MEMFD;
 	if (r == 0)
-		r = exporter_buffer_make("heap:system", 65536, &memory);
+		r = dmasync_buffer_alloc(ds, &memfd, &free_buffer);
 	if (r < 0)
-		die(r, "connection, queues or a heap's buffer");
-	free_buffer = import(&memory);
+		die(r, "connection, queues or a memfd");
 	vgem();
 	sw_sync();
 	_exit(0); /* as a client that is killed */
