@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "client/internal.h"
 #include "tests/lib/rounds.h"
 #include "tests/unit/client/fake.h"
 
@@ -173,10 +174,12 @@ static void wait_for_requests(struct fake *fake, enum dmasync_opcode opcode, uin
 }
 
 /* An answer that comes after its caller gave up is told by its cookie, its fds closed, undone. */
+#define PATIENT_MS 10000u
+
 static void late_answers(void **state)
 {
 	struct fake *fake = fake_start();
-	struct dmasync *ds = connect_shortly(fake, 100);
+	struct dmasync *ds = connect_shortly(fake, PATIENT_MS);
 	struct dmasync_queue_params params;
 	struct dmasync_queue *queue = NULL;
 	struct dmasync_buffer *buffer = NULL;
@@ -185,7 +188,9 @@ static void late_answers(void **state)
 
 	(void)state;
 	fake_set(fake, DMASYNC_OP_BUFFER_ADD, FAKE_LATE);
+	ds->timeout_ms = 100; /* for the answers that come late alone: the machine may be slow */
 	assert_int_equal(dmasync_buffer_import(ds, fd, 0, &buffer), -ETIMEDOUT);
+	ds->timeout_ms = PATIENT_MS;
 	fake_set(fake, DMASYNC_OP_BUFFER_ADD, FAKE_GOOD);
 	fake_release(fake);
 	assert_int_equal(dmasync_buffer_import(ds, fd, 0, &buffer), 0);
@@ -197,7 +202,9 @@ static void late_answers(void **state)
 
 	dmasync_queue_params_init(&params);
 	fake_set(fake, DMASYNC_OP_QUEUE_CREATE, FAKE_LATE);
+	ds->timeout_ms = 100;
 	assert_int_equal(dmasync_queue_create(ds, &params, &queue), -ETIMEDOUT);
+	ds->timeout_ms = PATIENT_MS;
 	fake_set(fake, DMASYNC_OP_QUEUE_CREATE, FAKE_GOOD);
 	fds = open_fds();
 	fake_release(fake);
