@@ -11,37 +11,9 @@
 #include <cmocka.h>
 
 #include "client/internal.h"
-#include "tests/unit/client/fake.h"
+#include "tests/unit/client/bench.h"
 
 #define BYTES UINT64_C(0x10000)
-
-struct bench {
-	struct fake *fake;
-	struct dmasync *ds;
-	struct dmasync_queue *queue;
-	struct fake_queue *fq;
-	struct dmasync_buffer *buffer;
-};
-
-static struct bench bench_start(uint32_t depth, uint32_t units)
-{
-	struct bench b = {.fake = fake_start()};
-
-	b.ds = fake_connect(b.fake);
-	b.queue = fake_queue_create(b.ds, depth, units, 0);
-	b.fq = fake_queue(b.fake);
-	b.buffer = fake_buffer(b.ds, BYTES);
-	return b;
-}
-
-static void bench_stop(struct bench *b)
-{
-	/* Nothing may be in flight here: this worker is stepped by hand. */
-	dmasync_buffer_destroy(b->buffer);
-	dmasync_queue_destroy(b->queue);
-	dmasync_disconnect(b->ds);
-	fake_stop(b->fake);
-}
 
 static int add(struct bench *b, struct dmasync_batch *batch, uint64_t offset, uint64_t length)
 {
@@ -77,7 +49,7 @@ static void reap(struct bench *b, uint64_t user_data)
 
 static void one_plain_entry_travels_in_the_submission(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync_batch *batch = begin(&b);
 	struct fake_batch seen;
 	int64_t before = now_ns();
@@ -110,7 +82,7 @@ static void one_plain_entry_travels_in_the_submission(void **state)
 
 static void more_entries_use_units(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync_batch *batch = begin(&b);
 	struct dmasync_unit_rows rows;
 	struct fake_batch seen;
@@ -168,7 +140,7 @@ static void more_entries_use_units(void **state)
 static void a_list_is_its_ranges(void **state)
 {
 	const struct dmasync_range list[] = {{64, 1}, {0, 0}, {4096, 128}};
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync_batch *batch = begin(&b);
 	struct fake_batch seen;
 
@@ -217,7 +189,7 @@ static void a_bad_list_fails_the_batch(void **state)
 		{{0, UINT64_MAX}, -ERANGE},
 		{{UINT64_C(1) << 40, 1}, -ERANGE},
 	};
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync_range list[9] = {{0}};
 
 	(void)state;
@@ -245,7 +217,7 @@ static void a_bad_list_fails_the_batch(void **state)
 /* Each error is returned at once, kept, and returned by submit; the ring is untouched. */
 static void every_error_of_add(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync *other_ds = NULL;
 	struct fake *other = fake_start();
 	struct dmasync_buffer *foreign;
@@ -365,7 +337,7 @@ static void no_strided_entries_without_the_feature(void **state)
 
 static void the_ring_is_full(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync_batch *batch, *other;
 
 	(void)state;
@@ -391,7 +363,7 @@ static void the_ring_is_full(void **state)
 
 static void units_are_full(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	struct dmasync_batch *batch = begin(&b);
 
 	(void)state;
@@ -431,7 +403,7 @@ static void units_are_full(void **state)
 /* Positions, slots and units cross 2^32, with batches of every size in every place. */
 static void positions_wrap(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	uint64_t submitted = 0, read = 0;
 	uint32_t in_flight = 0, units = 0, sizes[4] = {0};
 
@@ -475,7 +447,7 @@ static void positions_wrap(void **state)
 /* The worker's page says whether the doorbell is rung. */
 static void the_doorbell_is_for_sleepers(void **state)
 {
-	struct bench b = bench_start(4, 8);
+	struct bench b = bench_start(4, 8, BYTES, 0);
 	char bytes[8];
 
 	(void)state;
@@ -499,7 +471,7 @@ static void the_doorbell_is_for_sleepers(void **state)
  */
 static void reading_is_published_lazily(void **state)
 {
-	struct bench b = bench_start(8, 8);
+	struct bench b = bench_start(8, 8, BYTES, 0);
 	uint32_t changes = 0, last = DMASYNC_RING_START;
 
 	(void)state;

@@ -15,49 +15,11 @@
 #include <cmocka.h>
 
 #include "client/internal.h"
-#include "tests/unit/client/fake.h"
-
-struct bench {
-	struct fake *fake;
-	struct dmasync *ds;
-	struct dmasync_queue *queue;
-	struct fake_queue *fq;
-	struct dmasync_buffer *buffer;
-};
-
-static struct bench bench_start(uint32_t depth, uint32_t spin_us)
-{
-	struct bench b = {.fake = fake_start()};
-
-	b.ds = fake_connect(b.fake);
-	b.queue = fake_queue_create(b.ds, depth, 8, spin_us);
-	b.fq = fake_queue(b.fake);
-	b.buffer = fake_buffer(b.ds, 4096);
-	return b;
-}
-
-static void bench_stop(struct bench *b)
-{
-	dmasync_buffer_destroy(b->buffer);
-	dmasync_queue_destroy(b->queue);
-	dmasync_disconnect(b->ds);
-	fake_stop(b->fake);
-}
-
-static void submit(struct bench *b, uint64_t user_data)
-{
-	struct dmasync_batch *batch;
-
-	assert_int_equal(dmasync_batch_begin(b->queue, &batch), 0);
-	assert_int_equal(
-		dmasync_batch_add(batch, b->buffer, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0, 64),
-		0);
-	assert_int_equal(dmasync_batch_submit(batch, user_data), 0);
-}
+#include "tests/unit/client/bench.h"
 
 static void fields_come_through(void **state)
 {
-	struct bench b = bench_start(4, 0);
+	struct bench b = bench_start(4, 8, 4096, 0);
 	struct dmasync_ring_completion wire = {
 		.status = -ERANGE,
 		.user_data = 1,
@@ -79,7 +41,7 @@ static void fields_come_through(void **state)
 	struct fake_batch seen;
 
 	(void)state;
-	submit(&b, 1);
+	bench_submit(&b, 1);
 	assert_true(fake_fetch(b.fq, &seen));
 	assert_int_equal(dmasync_peek(b.queue, &c), 0);
 	fake_complete(b.fq, &wire);
@@ -95,7 +57,7 @@ static void fields_come_through(void **state)
 		assert_int_equal(c.reserved[i], 0);
 
 	/* Not extended: the second line is not believed, whatever stands there. */
-	submit(&b, 2);
+	bench_submit(&b, 2);
 	assert_true(fake_fetch(b.fq, &seen));
 	wire.status = 0;
 	wire.flags = 0;
@@ -109,13 +71,13 @@ static void fields_come_through(void **state)
 
 static void waiting_that_ends_without_a_completion(void **state)
 {
-	struct bench b = bench_start(4, 20);
+	struct bench b = bench_start(4, 8, 4096, 20);
 	struct dmasync_completion c = {.user_data = 4711};
 
 	(void)state;
 	assert_int_equal(dmasync_wait(b.queue, &c, -1), -ENODATA);
 	assert_int_equal(dmasync_wait(b.queue, &c, 0), -ENODATA);
-	submit(&b, 1);
+	bench_submit(&b, 1);
 	assert_int_equal(dmasync_wait(b.queue, &c, 0), -ETIMEDOUT);
 	assert_int_equal(dmasync_wait(b.queue, &c, 1), -ETIMEDOUT);
 	assert_int_equal(dmasync_wait(b.queue, &c, 2000000), -ETIMEDOUT);
@@ -133,7 +95,7 @@ static void on_alarm(int signal)
 
 static void a_signal_ends_the_wait(void **state)
 {
-	struct bench b = bench_start(4, 0);
+	struct bench b = bench_start(4, 8, 4096, 0);
 	struct sigaction action = {.sa_handler = on_alarm}, before;
 	/* Again and again: the first may come before the sleep has begun. */
 	struct itimerval timer = {.it_value = {.tv_usec = 10000},
@@ -142,7 +104,7 @@ static void a_signal_ends_the_wait(void **state)
 	struct dmasync_completion c;
 
 	(void)state;
-	submit(&b, 1);
+	bench_submit(&b, 1);
 	sigaction(SIGALRM, &action, &before);
 	setitimer(ITIMER_REAL, &timer, NULL);
 	assert_int_equal(dmasync_wait(b.queue, &c, -1), -EINTR);
@@ -158,7 +120,7 @@ static void damaged_rings(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 5; i++) {
-		struct bench b = bench_start(4, 0);
+		struct bench b = bench_start(4, 8, 4096, 0);
 		struct dmasync_ring_completion *slot =
 			&b.fq->ring.completions[DMASYNC_RING_START & 3];
 		struct dmasync_completion c;
@@ -168,7 +130,7 @@ static void damaged_rings(void **state)
 		slot->seq = DMASYNC_RING_START;
 		assert_int_equal(dmasync_peek(b.queue, &c), 0);
 		slot->seq = DMASYNC_RING_START - 4;
-		submit(&b, 1);
+		bench_submit(&b, 1);
 		switch (i) {
 		case 0:
 			slot->seq = DMASYNC_RING_START + 1;
@@ -222,7 +184,7 @@ static void stop_worker(struct bench *b, pthread_t thread)
 
 static void sync_keeps_the_others(void **state)
 {
-	struct bench b = bench_start(8, 20);
+	struct bench b = bench_start(8, 8, 4096, 20);
 	struct dmasync_completion c;
 	struct dmasync_batch *batch;
 	pthread_t thread;
@@ -231,18 +193,18 @@ static void sync_keeps_the_others(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, work, b.fq), 0);
 	for (uint64_t round = 0; round < 200; round++) {
 		for (uint64_t i = 0; i < 3; i++)
-			submit(&b, 10 * round + i);
+			bench_submit(&b, 10 * round + i);
 		assert_int_equal(dmasync_sync(b.queue, b.buffer, DMASYNC_FOR_DEVICE,
 					      DMASYNC_TO_DEVICE, 0, 64),
 				 0);
 		for (uint64_t i = 3; i < 6; i++)
-			submit(&b, 10 * round + i);
+			bench_submit(&b, 10 * round + i);
 		assert_int_equal(dmasync_sync(b.queue, b.buffer, DMASYNC_FOR_DEVICE,
 					      DMASYNC_TO_DEVICE, 0, 64),
 				 0);
 		/* Six completions are kept: room for two, then the ring is full. */
-		submit(&b, 10 * round + 6);
-		submit(&b, 10 * round + 7);
+		bench_submit(&b, 10 * round + 6);
+		bench_submit(&b, 10 * round + 7);
 		assert_int_equal(dmasync_batch_begin(b.queue, &batch), -EAGAIN);
 		assert_int_equal(dmasync_sync(b.queue, b.buffer, DMASYNC_FOR_DEVICE,
 					      DMASYNC_TO_DEVICE, 0, 64),
@@ -280,7 +242,7 @@ static void *fail_one(void *argument)
 
 static void sync_returns_the_status(void **state)
 {
-	struct bench b = bench_start(4, 0);
+	struct bench b = bench_start(4, 8, 4096, 0);
 	pthread_t thread;
 
 	(void)state;
@@ -303,13 +265,13 @@ static bool readable(int fd)
 
 static void fd_says_the_truth(void **state)
 {
-	struct bench b = bench_start(8, 0);
+	struct bench b = bench_start(8, 8, 4096, 0);
 	struct dmasync_completion c;
 	int fd;
 
 	(void)state;
 	/* Costs nothing until asked for: the worker sends no notification. */
-	submit(&b, 0);
+	bench_submit(&b, 0);
 	fake_serve(b.fq, 1);
 	assert_int_equal(atomic_load(&b.fq->notifications), 0);
 	/* What was there before the fd counts. */
@@ -322,19 +284,19 @@ static void fd_says_the_truth(void **state)
 
 	for (int round = 0; round < 100; round++) {
 		/* One by one, in bursts, and read in parts. */
-		submit(&b, 1);
+		bench_submit(&b, 1);
 		assert_false(readable(fd));
 		fake_serve(b.fq, 1);
 		assert_true(readable(fd));
-		submit(&b, 2);
-		submit(&b, 3);
+		bench_submit(&b, 2);
+		bench_submit(&b, 3);
 		fake_serve(b.fq, 2);
 		assert_true(readable(fd));
 		assert_int_equal(dmasync_peek(b.queue, &c), 1);
 		assert_true(readable(fd));
 		assert_int_equal(dmasync_wait(b.queue, &c, -1), 0);
 		assert_true(readable(fd));
-		submit(&b, 4);
+		bench_submit(&b, 4);
 		assert_int_equal(dmasync_peek(b.queue, &c), 1);
 		assert_true(c.user_data == 3);
 		assert_false(readable(fd));
@@ -360,14 +322,14 @@ static void *serve_three(void *argument)
 
 static void fd_knows_the_stash(void **state)
 {
-	struct bench b = bench_start(8, 0);
+	struct bench b = bench_start(8, 8, 4096, 0);
 	struct dmasync_completion c;
 	pthread_t thread;
 	int fd = dmasync_queue_fd(b.queue);
 
 	(void)state;
-	submit(&b, 1);
-	submit(&b, 2);
+	bench_submit(&b, 1);
+	bench_submit(&b, 2);
 	assert_int_equal(pthread_create(&thread, NULL, serve_three, b.fq), 0);
 	assert_int_equal(
 		dmasync_sync(b.queue, b.buffer, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0, 1), 0);
@@ -386,7 +348,7 @@ static void fd_knows_the_stash(void **state)
 /* A worker may be held up between taking the flag and writing its byte. */
 static void fd_is_quiet_after_a_late_notification(void **state)
 {
-	struct bench b = bench_start(4, 0);
+	struct bench b = bench_start(4, 8, 4096, 0);
 	struct pollfd p = {.events = POLLIN};
 	struct dmasync_completion c;
 
@@ -396,7 +358,7 @@ static void fd_is_quiet_after_a_late_notification(void **state)
 		struct dmasync_ring_completion completion = {.user_data = i, .entries = 1};
 		struct fake_batch batch;
 
-		submit(&b, i);
+		bench_submit(&b, i);
 		assert_true(fake_fetch(b.fq, &batch));
 		dmasync_ring_complete(&b.fq->ring, b.fq->completed++, &completion);
 		assert_true(dmasync_ring_take_sleeper(&b.fq->ring.header->client_sleeping));
@@ -412,7 +374,7 @@ static void fd_is_quiet_after_a_late_notification(void **state)
 			assert_int_equal(dmasync_wait(b.queue, &c, 0), -ENODATA);
 		assert_int_equal(poll(&p, 1, 0), 0);
 	}
-	submit(&b, 3);
+	bench_submit(&b, 3);
 	fake_serve(b.fq, 1);
 	assert_int_equal(poll(&p, 1, 0), 1);
 	assert_int_equal(dmasync_peek(b.queue, &c), 1);
@@ -421,12 +383,12 @@ static void fd_is_quiet_after_a_late_notification(void **state)
 
 static void fd_tells_of_damage(void **state)
 {
-	struct bench b = bench_start(4, 0);
+	struct bench b = bench_start(4, 8, 4096, 0);
 	struct dmasync_completion c;
 	int fd = dmasync_queue_fd(b.queue);
 
 	(void)state;
-	submit(&b, 1);
+	bench_submit(&b, 1);
 	b.fq->ring.completions[DMASYNC_RING_START & 3].seq = DMASYNC_RING_START + 1;
 	if (dmasync_ring_take_sleeper(&b.fq->ring.header->client_sleeping))
 		assert_int_equal(write(b.fq->notification_fd, "n", 1), 1);

@@ -17,45 +17,7 @@
 #include <cmocka.h>
 
 #include "client/internal.h"
-#include "tests/unit/client/fake.h"
-
-struct bench {
-	struct fake *fake;
-	struct dmasync *ds;
-	struct dmasync_queue *queue;
-	struct fake_queue *fq;
-	struct dmasync_buffer *buffer;
-};
-
-static struct bench bench_start(uint32_t spin_us)
-{
-	struct bench b = {.fake = fake_start()};
-
-	b.ds = fake_connect(b.fake);
-	b.queue = fake_queue_create(b.ds, 8, 8, spin_us);
-	b.fq = fake_queue(b.fake);
-	b.buffer = fake_buffer(b.ds, 4096);
-	return b;
-}
-
-static void bench_stop(struct bench *b)
-{
-	dmasync_buffer_destroy(b->buffer);
-	dmasync_queue_destroy(b->queue);
-	dmasync_disconnect(b->ds);
-	fake_stop(b->fake);
-}
-
-static void submit(struct bench *b, uint64_t user_data)
-{
-	struct dmasync_batch *batch;
-
-	assert_int_equal(dmasync_batch_begin(b->queue, &batch), 0);
-	assert_int_equal(
-		dmasync_batch_add(batch, b->buffer, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0, 64),
-		0);
-	assert_int_equal(dmasync_batch_submit(batch, user_data), 0);
-}
+#include "tests/unit/client/bench.h"
 
 static void *die_when_it_sleeps(void *argument)
 {
@@ -70,13 +32,13 @@ static void *die_when_it_sleeps(void *argument)
 
 static void a_sleeper_wakes(void **state)
 {
-	struct bench b = bench_start(10);
+	struct bench b = bench_start(8, 8, 4096, 10);
 	struct dmasync_completion c;
 	struct dmasync_batch *batch;
 	pthread_t thread;
 
 	(void)state;
-	submit(&b, 1);
+	bench_submit(&b, 1);
 	assert_int_equal(pthread_create(&thread, NULL, die_when_it_sleeps, &b), 0);
 	assert_int_equal(dmasync_wait(b.queue, &c, -1), -ECONNRESET);
 	pthread_join(thread, NULL);
@@ -88,7 +50,7 @@ static void a_sleeper_wakes(void **state)
 
 static void sync_ends_as_well(void **state)
 {
-	struct bench b = bench_start(0);
+	struct bench b = bench_start(8, 8, 4096, 0);
 	pthread_t thread;
 
 	(void)state;
@@ -105,13 +67,13 @@ static void the_last_completions(void **state)
 {
 	(void)state;
 	for (int with_fd = 0; with_fd < 2; with_fd++) {
-		struct bench b = bench_start(0);
+		struct bench b = bench_start(8, 8, 4096, 0);
 		int fd = with_fd ? dmasync_queue_fd(b.queue) : -1;
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 		struct dmasync_completion c;
 
 		for (uint64_t i = 0; i < 4; i++)
-			submit(&b, i);
+			bench_submit(&b, i);
 		fake_serve(b.fq, 3);
 		fake_die(b.fake);
 		assert_int_equal(dmasync_wait(b.queue, &c, -1), 0);
@@ -134,11 +96,11 @@ static void a_peeker_is_told(void **state)
 {
 	(void)state;
 	for (int waits = 0; waits < 2; waits++) {
-		struct bench b = bench_start(0);
+		struct bench b = bench_start(8, 8, 4096, 0);
 		struct dmasync_completion c;
 		int r;
 
-		submit(&b, 1);
+		bench_submit(&b, 1);
 		assert_int_equal(dmasync_peek(b.queue, &c), 0);
 		fake_die(b.fake);
 		do {
@@ -167,14 +129,14 @@ static void no_sigpipe(void **state)
 	(void)state;
 	sigaction(SIGPIPE, &action, &before);
 	for (int plain = 0; plain < 2; plain++) {
-		struct bench b = bench_start(0);
+		struct bench b = bench_start(8, 8, 4096, 0);
 		struct dmasync_completion c;
 		sigset_t mask, pending;
 
 		b.queue->plain_doorbell = plain;
 		fake_say_asleep(b.fq, true);
 		fake_die(b.fake);
-		submit(&b, 1);
+		bench_submit(&b, 1);
 		assert_int_equal(dmasync_wait(b.queue, &c, -1), -ECONNRESET);
 		assert_int_equal(got_sigpipe, 0);
 		pthread_sigmask(SIG_SETMASK, NULL, &mask);
@@ -197,14 +159,14 @@ static void a_pending_sigpipe_is_kept(void **state)
 	sigaddset(&set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &set, &before);
 	for (int own = 0; own < 2; own++) {
-		struct bench b = bench_start(0);
+		struct bench b = bench_start(8, 8, 4096, 0);
 
 		if (own)
 			pthread_kill(pthread_self(), SIGPIPE);
 		b.queue->plain_doorbell = true;
 		fake_say_asleep(b.fq, true);
 		fake_die(b.fake);
-		submit(&b, 1);
+		bench_submit(&b, 1);
 		sigpending(&pending);
 		assert_int_equal(sigismember(&pending, SIGPIPE), own);
 		bench_stop(&b);
@@ -230,7 +192,7 @@ static void *serve_slowly(void *argument)
 /* A buffer is unregistered only when the batches that may name it are done. */
 static void buffers_wait_for_what_is_in_flight(void **state)
 {
-	struct bench b = bench_start(0);
+	struct bench b = bench_start(8, 8, 4096, 0);
 	struct dmasync_buffer *buffer = fake_buffer(b.ds, 4096);
 	struct dmasync_queue *idle = fake_queue_create(b.ds, 2, 2, 0);
 	struct dmasync_completion c;
@@ -238,7 +200,7 @@ static void buffers_wait_for_what_is_in_flight(void **state)
 
 	(void)state;
 	for (uint64_t i = 0; i < 4; i++)
-		submit(&b, i);
+		bench_submit(&b, i);
 	assert_int_equal(pthread_create(&thread, NULL, serve_slowly, b.fq), 0);
 	dmasync_buffer_destroy(buffer);
 	for (uint64_t i = 0; i < 4; i++) {
@@ -253,12 +215,12 @@ static void buffers_wait_for_what_is_in_flight(void **state)
 
 static void queues_wait_for_what_is_in_flight(void **state)
 {
-	struct bench b = bench_start(0);
+	struct bench b = bench_start(8, 8, 4096, 0);
 	pthread_t thread;
 
 	(void)state;
 	for (uint64_t i = 0; i < 4; i++)
-		submit(&b, i);
+		bench_submit(&b, i);
 	assert_int_equal(pthread_create(&thread, NULL, serve_slowly, b.fq), 0);
 	dmasync_queue_destroy(b.queue);
 	b.queue = NULL;
@@ -333,7 +295,7 @@ static int child_calls(struct bench *b, struct dmasync_batch *batch)
 
 static void a_child_gets_echild(void **state)
 {
-	struct bench b = bench_start(0);
+	struct bench b = bench_start(8, 8, 4096, 0);
 	struct dmasync_batch *batch;
 	struct dmasync_completion c;
 	int status = 0;
