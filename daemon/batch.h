@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/buffer_table.h"
+#include "daemon/buffer/table.h"
 #include "daemon/cache/batch.h"
 #include "daemon/kernel_sync.h"
 

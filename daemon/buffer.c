@@ -1,36 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The buffers of a client: their table, handles, charges, and how one leaves. buffer_add.c has how
+ * The buffers of a client: their table, charges, and how one leaves. buffer_add.c has how
  * they come. Control thread, but for what runs as a helper job.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/buffer_map.h"
+#include "daemon/buffer/map.h"
 #include "daemon/connection.h"
 
 int buffers_create(struct client *client)
 {
-	struct buffer_table *table = &client->buffers;
 	uint32_t size = client->daemon->config.max_buffers;
 
 	if (size > BUFFER_TABLE_MAX)
 		size = BUFFER_TABLE_MAX;
-	table->slot = calloc(size, sizeof *table->slot);
-	table->generation = calloc(size, sizeof *table->generation);
-	if (!table->slot || !table->generation) {
-		free(table->slot);
-		free(table->generation);
-		table->slot = NULL;
-		table->generation = NULL;
-		return -ENOMEM;
-	}
-	table->size = size;
-	return 0;
+	return buffer_table_create(&client->buffers, size);
 }
 
-/* ---- charges and handles ---- */
+/* ---- charges ---- */
 
 void buffer_charge(struct client *client, uint64_t bytes)
 {
@@ -56,32 +45,6 @@ void buffer_uncount(struct client *client)
 	client->daemon->buffer_count--;
 }
 
-static uint32_t take_index(struct client *client)
-{
-	struct buffer_table *table = &client->buffers;
-
-	/* There is a free one: buffer_count is at most the size. The longest free is taken first.
-	 */
-	for (;;) {
-		uint32_t index = client->next_index++ % table->size;
-
-		if (!atomic_load_explicit(&table->slot[index], memory_order_relaxed))
-			return index;
-	}
-}
-
-void buffer_publish(struct client *client, struct buffer *buffer)
-{
-	struct buffer_table *table = &client->buffers;
-	uint32_t index = take_index(client);
-	uint32_t generation = table->generation[index] % BUFFER_GENERATION_MASK + 1u;
-
-	table->generation[index] = (uint16_t)generation;
-	buffer->handle = generation << BUFFER_INDEX_BITS | index;
-	/* Release: the buffer before its place. Pairs with the acquire in buffer_table_get(). */
-	atomic_store_explicit(&table->slot[index], buffer, memory_order_release);
-}
-
 /* ---- removal ---- */
 
 struct removal {
@@ -93,16 +56,9 @@ struct removal {
 	struct worker_command graces[];
 };
 
-static void release_buffer(struct buffer *buffer)
-{
-	buffer_unmap(buffer->cache.backend, (void *)buffer->cache.base, buffer->mapped_size);
-	if (buffer->fd >= 0)
-		close(buffer->fd);
-}
-
 static void unmap_run(struct helper_job *job)
 {
-	release_buffer(((struct removal *)job)->buffer);
+	buffer_release(((struct removal *)job)->buffer);
 }
 
 static void unmap_finished(struct helper_job *job)
@@ -167,9 +123,7 @@ void handle_buffer_remove(struct client *client, struct request *request)
 		return;
 	}
 	/* Handled here and now: a batch fetched from here on does not find it. */
-	removal->buffer = atomic_exchange_explicit(
-		&client->buffers.slot[remove->handle & (BUFFER_TABLE_MAX - 1)], NULL,
-		memory_order_acq_rel);
+	removal->buffer = buffer_table_remove(&client->buffers, remove->handle);
 	removal->client = client;
 	removal->cookie = request->cookie;
 	for (uint32_t i = 0; i < daemon->worker_count; i++) {
@@ -195,14 +149,11 @@ void buffers_release(struct client *client)
 			atomic_load_explicit(&client->buffers.slot[i], memory_order_relaxed);
 
 		if (buffer)
-			release_buffer(buffer);
+			buffer_release(buffer);
 	}
 }
 
 void buffers_free(struct client *client)
 {
-	for (uint32_t i = 0; i < client->buffers.size; i++)
-		free(atomic_load_explicit(&client->buffers.slot[i], memory_order_relaxed));
-	free(client->buffers.slot);
-	free(client->buffers.generation);
+	buffer_table_free(&client->buffers);
 }

@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/buffer_map.h"
+#include "daemon/buffer/map.h"
+#include "daemon/buffer/policy.h"
 #include "daemon/connection.h"
+#include "daemon/guard.h"
 #include "daemon/log.h"
-#include "daemon/policy.h"
 
 /* The way of a BUFFER_ADD through two helper jobs: what is it, then map it. */
 struct registration {
@@ -85,24 +86,14 @@ static void map_finished(struct helper_job *job)
 	if (mapping->lock_error)
 		log_unlocked(client, mapping->lock_error);
 
-	buffer->cache.base = (uintptr_t)mapping->base;
-	buffer->cache.size = mapping->size;
-	buffer->cache.backend = mapping->backend;
-	buffer->cache.guarantee = registration->guarantee;
-	buffer->fd = -1;
 	buffer->client = client;
-	buffer->kind = mapping->kind;
-	buffer->flags = (mapping->locked ? DMASYNC_BUFFER_LOCKED : 0) |
-			(registration->guarantee ? DMASYNC_BUFFER_GUARANTEE : 0);
-	buffer->mapped_size = mapping->mapped_size;
-	memcpy(buffer->exporter, registration->facts.exporter, sizeof buffer->exporter);
-	if (mapping->kind == DMASYNC_KIND_DMABUF) { /* its fences are waited for by its fd */
-		buffer->cache.fenced = true;
-		buffer->fd = registration->fd;
-		registration->fd = -1;
-	}
-	buffer_publish(client,
-		       buffer); /* also for a client that has gone: buffers_release() finds it */
+	buffer_finish(buffer, mapping, &registration->facts, registration->guarantee,
+		      &registration->fd);
+	/*
+	 * Also for a client that has gone: buffers_release() finds it. There is a place:
+	 * buffer_count is at most the table's size.
+	 */
+	buffer_table_add(&client->buffers, buffer);
 	registration->buffer = NULL;
 
 	struct dmasync_buffer_add_reply reply = {
@@ -119,41 +110,6 @@ static void map_finished(struct helper_job *job)
 	registration_free(registration);
 	request_end(client);
 	client_step(client);
-}
-
-/* The size to register, or 0 where the request was refused. */
-static uint64_t choose_size(struct registration *registration, enum dmasync_backend backend)
-{
-	const struct buffer_facts *facts = &registration->facts;
-	uint64_t most = facts->file_size;
-
-	if (backend == DMASYNC_BACKEND_SIMULATED) {
-		most /= CACHE_SIMULATED_REGIONS;
-		if (most > CACHE_SIMULATED_SPAN)
-			most = CACHE_SIMULATED_SPAN;
-		if (most == 0 || most % facts->page ||
-		    (registration->size && registration->size != most)) {
-			refuse(registration, -EINVAL,
-			       "a simulated buffer is a file of three equal parts of whole pages, "
-			       "at most "
-			       "%llu bytes each; the file has %llu bytes and %llu are to be "
-			       "registered",
-			       (unsigned long long)CACHE_SIMULATED_SPAN,
-			       (unsigned long long)facts->file_size,
-			       (unsigned long long)registration->size);
-			return 0;
-		}
-		return most;
-	}
-	if (registration->size > most) {
-		refuse(registration, -ERANGE,
-		       "%llu bytes are to be registered and the file has %llu; register at most "
-		       "that, or "
-		       "0 for all of it",
-		       (unsigned long long)registration->size, (unsigned long long)most);
-		return 0;
-	}
-	return registration->size ? registration->size : most;
 }
 
 static bool within_limits(struct registration *registration, uint64_t bytes)
@@ -216,10 +172,15 @@ static void start_mapping(struct registration *registration, const struct policy
 {
 	struct client *client = registration->client;
 	const struct buffer_facts *facts = &registration->facts;
-	uint64_t size = choose_size(registration, policy->backend);
+	char text[DMASYNC_TEXT_SIZE];
+	int error = 0;
+	uint64_t size =
+		buffer_choose_size(facts, policy->backend, registration->size, &error, text);
 
-	if (!size)
+	if (!size) {
+		refuse(registration, error, "%s", text);
 		return;
+	}
 	uint64_t bytes = buffer_mapped_size(policy->backend, size, facts->page);
 
 	if (!within_limits(registration, bytes))
@@ -241,6 +202,7 @@ static void start_mapping(struct registration *registration, const struct policy
 		.page = facts->page,
 		.clean = !(registration->flags & DMASYNC_BUFFER_NO_CLEAN),
 		.cache = &client->daemon->cache,
+		.guard = guard_run,
 	};
 	client->jobs++;
 	client_submit(client, client->id, &registration->job, map_run, map_finished);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "daemon/buffer_table.h"
+#include "daemon/buffer/table.h"
 #include "daemon/config_value.h"
 #include "proto/message.h"
 

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#include "daemon/buffer_table.h"
+#include "daemon/buffer/table.h"
 #include "daemon/daemon.h"
 #include "proto/message_table.h"
 
@@ -81,7 +81,6 @@ struct client {
 
 	struct buffer_table buffers;
 	uint32_t buffer_count; /* registered, or being mapped or unmapped */
-	uint32_t next_index;
 	uint64_t mapped_bytes; /* charged */
 
 	struct client_queue *queues;
@@ -218,13 +217,11 @@ void buffer_charge(struct client *client, uint64_t bytes);
 void buffer_uncharge(struct client *client, uint64_t bytes);
 void buffer_count(struct client *client);
 void buffer_uncount(struct client *client);
-/* Gives it a handle and a place in the table, where the workers find it. */
-void buffer_publish(struct client *client, struct buffer *buffer);
 void buffer_grace_answered(struct worker_command *command);
 /* On a helper, when nobody uses anything of the client any more. */
 void buffers_release(struct client *client);
 void buffers_free(struct client *client);
-/* The policy's answer for an inspected fd (buffer_map.h, policy.h). */
+/* The policy's answer for an inspected fd (buffer/map.h, buffer/policy.h). */
 void buffer_policy(struct daemon *daemon, const struct buffer_facts *facts,
 		   enum dmasync_backend requested, struct policy *ret);
 

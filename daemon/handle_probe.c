@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/buffer_map.h"
+#include "daemon/buffer/map.h"
+#include "daemon/buffer/policy.h"
 #include "daemon/connection.h"
-#include "daemon/policy.h"
 
 /* An fd is inspected on a helper, as for BUFFER_ADD, and is not mapped. */
 struct probe {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/batch.h"
-#include "daemon/buffer_table.h"
+#include "daemon/buffer/table.h"
 #include "proto/message.h"
 #include "proto/ring_access.h"
 

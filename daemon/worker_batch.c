@@ -11,13 +11,6 @@
 #include "daemon/guard.h"
 #include "daemon/worker_internal.h"
 
-static const struct cache_buffer *lookup(void *context, uint32_t handle)
-{
-	const struct buffer *buffer = buffer_table_get(context, handle);
-
-	return buffer ? &buffer->cache : NULL;
-}
-
 /* ---- fetch ---- */
 
 static void begin_batch(struct worker *worker, struct batch *batch)
@@ -185,7 +178,8 @@ static enum cache_check check_chunk(struct worker *worker, struct batch *batch)
 					    left < CHECK_CHUNK ? left : CHECK_CHUNK);
 	}
 	return cache_batch_check(cache, available, worker->params.cache->line,
-				 worker->params.max_batch_lines, lookup, (void *)batch->buffers);
+				 worker->params.max_batch_lines, buffer_table_lookup,
+				 (void *)batch->buffers);
 }
 
 /* ---- issue ---- */

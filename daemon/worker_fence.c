@@ -3,54 +3,17 @@
  * The fences of a batch's dma-bufs: looked at, and where one is not signalled the batch is parked
  * until it is, or the time is up. Holds up its own queue alone. Worker thread only.
  *
- * A dma-buf says by poll(2) what its fences do (dma_buf_poll() in drivers/dma-buf/dma-buf.c):
- * POLLIN once those of all writers are signalled, POLLOUT once those of all readers are, too. What
- * a driver adds afterwards is the client's affair: whoever hands a buffer to a device while a batch
- * names it has a race of his own.
- *
  * One poll(2) for up to CACHE_BATCH_FENCES buffers, so a batch of dma-bufs without fences costs one
  * system call; memfds have no fences and cost none.
  */
 #include <errno.h>
-#include <poll.h>
 
+#include "daemon/buffer/fence.h"
 #include "daemon/clock.h"
 #include "daemon/worker_internal.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
-
-static int16_t events_of(const struct cache_fence *fence)
-{
-	return fence->readers ? POLLOUT : POLLIN;
-}
-
-static int fd_of(const struct cache_fence *fence)
-{
-	/* struct cache_buffer is the first member of struct buffer. */
-	return ((const struct buffer *)fence->buffer)->fd;
-}
-
-/* Keeps those that are not signalled. POLLERR and POLLHUP: nothing to wait for will ever come. */
-static void drop_signalled(struct cache_batch *cache)
-{
-	struct pollfd polled[CACHE_BATCH_FENCES];
-	uint32_t left = 0;
-	int r;
-
-	for (uint32_t i = 0; i < cache->fence_count; i++)
-		polled[i] = (struct pollfd){.fd = fd_of(&cache->fences[i]),
-					    .events = events_of(&cache->fences[i])};
-	do
-		r = poll(polled, cache->fence_count, 0);
-	while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return; /* out of memory: then by the ring */
-	for (uint32_t i = 0; i < cache->fence_count; i++)
-		if (!polled[i].revents)
-			cache->fences[left++] = cache->fences[i];
-	cache->fence_count = left;
-}
 
 static void fail(struct worker *worker, struct batch *batch, enum dmasync_reason reason, int error)
 {
@@ -75,7 +38,7 @@ bool worker_await_fences(struct worker *worker, struct batch *batch)
 	uint64_t timeout_ns = worker->params.fence_timeout_ms * NS_PER_MS;
 
 	if (cache->fence_count)
-		drop_signalled(cache);
+		fences_drop_signalled(cache, 0);
 	uint64_t now = cache->fence_count || batch->fence_start_ns ? clock_ns() : 0;
 
 	if (batch->fence_start_ns) {
@@ -110,8 +73,8 @@ bool worker_await_fences(struct worker *worker, struct batch *batch)
 	batch->phase = BATCH_FENCE;
 	batch->fence_start_ns = now;
 	/* One after the other: the last one decides, whatever the order. */
-	worker_ring_poll_fence(worker, batch, fd_of(&cache->fences[0]),
-			       (uint32_t)events_of(&cache->fences[0]));
+	worker_ring_poll_fence(worker, batch, fence_fd(&cache->fences[0]),
+			       (uint32_t)fence_events(&cache->fences[0]));
 	return false;
 }
 

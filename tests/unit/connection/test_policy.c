@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/buffer_map.h"
-#include "daemon/policy.h"
+#include "daemon/buffer/map.h"
+#include "daemon/buffer/policy.h"
 
 #define AUTO DMASYNC_BACKEND_AUTO
 #define DIRECT DMASYNC_BACKEND_DIRECT

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/buffer_table.h"
+#include "daemon/buffer/table.h"
 #include "daemon/kernel_sync.h"
 
 #define CALLS 4096u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tells what a client's fd is. Nothing here trusts the file: a FUSE file, say, is never asked for
- * anything. Called by helper threads; no state.
+ * anything. Called by whoever may block; no state.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "daemon/buffer_map.h"
+#include "daemon/buffer/map.h"
 
 #ifndef DMA_BUF_MAGIC
 #define DMA_BUF_MAGIC 0x444d4142 /* "DMAB" */
@@ -149,4 +149,36 @@ void buffer_inspect(int fd, struct buffer_facts *ret)
 		       "O_RDWR or O_RDONLY");
 	else if (ret->file_size == 0)
 		refuse(ret, -EINVAL, "the file is empty; give it its size before registering it");
+}
+
+uint64_t buffer_choose_size(const struct buffer_facts *facts, enum dmasync_backend backend,
+			    uint64_t asked, int *error, char text[DMASYNC_TEXT_SIZE])
+{
+	uint64_t most = facts->file_size;
+
+	if (backend == DMASYNC_BACKEND_SIMULATED) {
+		most /= CACHE_SIMULATED_REGIONS;
+		if (most > CACHE_SIMULATED_SPAN)
+			most = CACHE_SIMULATED_SPAN;
+		if (most == 0 || most % facts->page || (asked && asked != most)) {
+			*error = -EINVAL;
+			snprintf(text, DMASYNC_TEXT_SIZE,
+				 "a simulated buffer is a file of three equal parts of whole "
+				 "pages, at most %llu bytes each; the file has %llu bytes and %llu "
+				 "are to be registered",
+				 (unsigned long long)CACHE_SIMULATED_SPAN,
+				 (unsigned long long)facts->file_size, (unsigned long long)asked);
+			return 0;
+		}
+		return most;
+	}
+	if (asked > most) {
+		*error = -ERANGE;
+		snprintf(text, DMASYNC_TEXT_SIZE,
+			 "%llu bytes are to be registered and the file has %llu; register at most "
+			 "that, or 0 for all of it",
+			 (unsigned long long)asked, (unsigned long long)most);
+		return 0;
+	}
+	return asked ? asked : most;
 }

@@ -3,7 +3,7 @@
  * The policy of backends. Owns the table of exporters: what DMA_BUF_IOCTL_SYNC does for each, and
  * whether line operations on the daemon's own mapping are right. Pure; any thread.
  */
-#include "daemon/policy.h"
+#include "daemon/buffer/policy.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Maps a client's buffer read-only, fills the mapping, locks it and cleans it once, so that no
- * worker meets a page fault later. Called by helper threads; no state.
+ * batch meets a page fault later. Called by whoever may block; no state.
  */
-#include "daemon/buffer_map.h"
+#include "daemon/buffer/map.h"
 
 #include <errno.h>
 #include <linux/dma-buf.h>
@@ -13,9 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "daemon/guard.h"
-#include "daemon/kernel_sync.h"
-#include "daemon/policy.h"
+#include "daemon/buffer/kernel.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* since Linux 5.14 */
@@ -111,7 +109,7 @@ static bool populate_memfd(struct buffer_mapping *mapping, struct range *range)
 			       (unsigned long long)mapping->size, strerror(errno));
 			return false;
 		}
-		if (!guard_run(touch_by_read, range)) {
+		if (!mapping->guard(touch_by_read, range)) {
 			refuse(mapping, -EFAULT, "the memfd's memory cannot be reached");
 			return false;
 		}
@@ -127,7 +125,7 @@ static bool populate_memfd(struct buffer_mapping *mapping, struct range *range)
 /* Maps of dma-bufs cannot be filled by the kernel (VM_PFNMAP) and need no lock: pages stay. */
 static bool populate_dmabuf(struct buffer_mapping *mapping, struct range *range)
 {
-	if (!guard_run(touch_by_clean, range)) {
+	if (!mapping->guard(touch_by_clean, range)) {
 		refuse(mapping, -EOPNOTSUPP,
 		       "the mapping of the dma-buf (exporter %s) faults, so line operations cannot "
 		       "be "
@@ -186,7 +184,7 @@ static void map_direct(struct buffer_mapping *mapping)
 
 	if (good && mapping->clean) {
 		range.end = base + (uintptr_t)round_up(mapping->size, cache->line);
-		if (!guard_run(clean_range, &range)) {
+		if (!mapping->guard(clean_range, &range)) {
 			refuse(mapping, -EFAULT,
 			       "the buffer's memory faulted while it was cleaned");
 			good = false;
@@ -218,7 +216,7 @@ static void map_simulated(struct buffer_mapping *mapping)
 		.line = CACHE_SIMULATED_LINE,
 		.page = (size_t)mapping->page,
 	};
-	if (!guard_run(clean_range, &range)) {
+	if (!mapping->guard(clean_range, &range)) {
 		buffer_unmap(mapping->backend, mapping->base, mapping->mapped_size);
 		refuse(mapping, -EFAULT,
 		       "the simulated buffer's memory faulted while it was cleaned");

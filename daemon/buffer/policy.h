@@ -3,12 +3,11 @@
  * Which backend a buffer gets, and whether its sync is known to do something: one table of
  * exporters, the configuration's word, the client's wish. Pure; any thread.
  */
-#ifndef DMASYNC_POLICY_H
-#define DMASYNC_POLICY_H
+#ifndef DMASYNC_BUFFER_POLICY_H
+#define DMASYNC_BUFFER_POLICY_H
 
 #include <stdbool.h>
 
-#include "daemon/config.h"
 #include "proto/message.h"
 
 struct policy_facts {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a client's fd is, and its mapping: everything about a buffer that may block. No state of its
- * own; called by helper threads (and, for an fd of ours, by tests).
+ * own; called by whoever may block: helper threads of the daemon, the caller in inline mode.
  */
 #ifndef DMASYNC_BUFFER_MAP_H
 #define DMASYNC_BUFFER_MAP_H
@@ -41,6 +41,8 @@ struct buffer_mapping {
 	uint64_t page;
 	bool clean; /* clean all of it once it is mapped */
 	const struct cache *cache;
+	/* Calls fn(argument); false where it faulted. The daemon's is guard_run() (guard.h). */
+	bool (*guard)(void (*fn)(void *argument), void *argument);
 
 	/* out */
 	int error; /* 0, or why not; then nothing is mapped and only `text` counts */
@@ -50,6 +52,13 @@ struct buffer_mapping {
 	int lock_error; /* mlock's, 0 where it succeeded or was not needed */
 	char text[DMASYNC_TEXT_SIZE];
 };
+
+/*
+ * The bytes to register of what was inspected, for the backend chosen; `asked`: how many the client
+ * wants, 0 for all. 0 with the errno in *error and a sentence in text where that cannot be.
+ */
+uint64_t buffer_choose_size(const struct buffer_facts *facts, enum dmasync_backend backend,
+			    uint64_t asked, int *error, char text[DMASYNC_TEXT_SIZE]);
 
 /* Bytes that buffer_map() will map: what is charged before. */
 uint64_t buffer_mapped_size(enum dmasync_backend backend, uint64_t size, uint64_t page);
