@@ -3,10 +3,10 @@
  * A batch from fetch to barrier: fetched, copied and checked a chunk at a time, issued a slice at a
  * time, waited for once. worker_publish.c has its end. Worker thread only.
  */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/cache/submission.h"
 #include "daemon/clock.h"
 #include "daemon/guard.h"
 #include "daemon/worker_internal.h"
@@ -79,38 +79,6 @@ bool worker_queue_has_work(struct worker *worker, struct queue *queue)
 	       has_room(worker, queue);
 }
 
-/* The submission is the private copy. NONE, or why the batch fails before its units are looked at.
- */
-static enum dmasync_reason prepare(struct queue *queue, struct batch *batch,
-				   const struct dmasync_submission *submission)
-{
-	uint32_t count = submission->unit_count;
-
-	if (count == 0) {
-		batch->inline_unit.entry = submission->entry;
-		cache_batch_begin(&batch->cache, &batch->inline_unit, 0, 0, 1);
-		batch->copied = 1;
-	} else {
-		cache_batch_begin(&batch->cache, queue->mirror, queue->ring.unit_count - 1,
-				  submission->unit_position, count);
-	}
-	batch->cache.fences = batch->fences;
-	if (submission->flags)
-		return DMASYNC_REASON_BAD_FLAGS;
-	if (submission->deadline_us | submission->reserved[0] | submission->reserved[1] |
-	    submission->reserved[2])
-		return DMASYNC_REASON_RESERVED_BITS;
-	if (count > queue->ring.unit_count)
-		return DMASYNC_REASON_TOO_MANY_UNITS;
-	if (count == 0 && !(submission->entry.word | submission->entry.length) &&
-	    submission->entry.offset == 0)
-		return DMASYNC_REASON_EMPTY_BATCH;
-	if (count > 0 &&
-	    (submission->entry.word | submission->entry.length || submission->entry.offset))
-		return DMASYNC_REASON_RESERVED_BITS;
-	return DMASYNC_REASON_NONE;
-}
-
 bool worker_poll_queue(struct worker *worker, struct queue *queue)
 {
 	struct dmasync_submission submission;
@@ -129,8 +97,11 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	batch->user_data = submission.user_data;
 	check_time(batch, submission.submit_ns, queue->created_ns);
 
-	enum dmasync_reason reason = prepare(queue, batch, &submission);
+	enum dmasync_reason reason = cache_batch_take(&batch->cache, &submission, queue->mirror,
+						      queue->ring.unit_count, &batch->inline_unit);
 
+	batch->cache.fences = batch->fences;
+	batch->copied = submission.unit_count ? 0 : 1;
 	if (reason == DMASYNC_REASON_NONE)
 		scheduler_add(&worker->scheduler, batch);
 	else

@@ -2,22 +2,11 @@
 /*
  * The end of a batch: its result, published once, counted and recorded. Worker thread only.
  */
-#include <errno.h>
 #include <unistd.h>
 
+#include "daemon/cache/submission.h"
 #include "daemon/clock.h"
 #include "daemon/worker_internal.h"
-
-static int errno_of(enum dmasync_reason reason)
-{
-	static const int errors[] = {
-#define ERRNO_OF(name, value, error, text) [value] = error,
-		DMASYNC_REASONS(ERRNO_OF)
-#undef ERRNO_OF
-	};
-
-	return errors[reason];
-}
 
 static void add_record(struct worker *worker, const struct batch *batch,
 		       const struct dmasync_ring_completion *completion, uint64_t end_ns)
@@ -161,7 +150,7 @@ void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_
 		       int error)
 {
 	struct dmasync_ring_completion completion = {
-		.status = error ? error : -errno_of(reason),
+		.status = error ? error : -cache_reason_errno(reason),
 		.user_data = batch->user_data,
 		.entries = batch->cache.entries,
 		.flags = batch->flags,

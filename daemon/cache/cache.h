@@ -54,6 +54,13 @@ struct cache {
  */
 int cache_select(const char *cpus, struct cache *ret);
 
+/*
+ * Chooses by what the CPU and the kernel say alone (CPUID, CTR_EL0, hwprobe; MIDR for errata):
+ * nothing is tried, no handler installed and nothing measured, so the three costs are 0 and
+ * `trapped` is what is known of the erratum. Any thread, at any time.
+ */
+void cache_choose(struct cache *ret);
+
 /* The candidates of this architecture, best first, ending in NULL; for tests and benchmarks. */
 struct cache_candidate {
 	const struct cache_ops *ops;
@@ -72,6 +79,19 @@ const struct cache_candidate *cache_candidates(void);
  * cache_select(): before there are threads.
  */
 void cache_try(const struct cache_candidate *candidate, const char *cpus, struct cache *ret);
+
+/*
+ * For cache_try() and cache_choose(): is the candidate there, and is its line one? Where not,
+ * ret->why says so.
+ */
+bool cache_offers(const struct cache_candidate *candidate, const char *cpus, struct cache *ret,
+		  size_t *ret_line);
+/* Appends to cache->why; what does not fit is cut. */
+void cache_say(struct cache *cache, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Larger lines are taken for a misread register; CTR_EL0 could say up to 128 KiB. */
+#define CACHE_LINE_MAX 2048u
+#define CACHE_WHY_NONE "this architecture has no line operations for user space"
 
 /*
  * A simulated non-coherent memory, for tests and the demo: three equal regions of one file. What

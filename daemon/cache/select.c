@@ -8,8 +8,6 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,8 +16,6 @@
 #include "daemon/cache/cache.h"
 #include "daemon/cache/cpus.h"
 
-/* Larger lines are taken for a misread register; CTR_EL0 could say up to 128 KiB. */
-#define MAX_LINE 2048u
 #define MEASURED_BYTES 16384u
 #define MEASURED_BARRIERS 64u
 #define MEASURED_SYSCALLS 64u
@@ -96,7 +92,7 @@ struct trial {
 };
 
 /* The daemon maps clients' buffers read-only: the operations must be content with that. */
-static const unsigned char read_only[3 * MAX_LINE] = {1};
+static const unsigned char read_only[3 * CACHE_LINE_MAX] = {1};
 
 /* Under the guard: once, and is the memory as it was? */
 static void try_once(void *context)
@@ -104,7 +100,8 @@ static void try_once(void *context)
 	struct trial *trial = context;
 	unsigned char *bytes = (unsigned char *)trial->memory;
 	size_t size = trial->end - trial->memory;
-	uintptr_t constant = ((uintptr_t)read_only + MAX_LINE) & ~(uintptr_t)(MAX_LINE - 1);
+	uintptr_t constant =
+		((uintptr_t)read_only + CACHE_LINE_MAX) & ~(uintptr_t)(CACHE_LINE_MAX - 1);
 
 	for (size_t i = 0; i < size; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 251);
@@ -190,17 +187,6 @@ static void measure(void *context)
 		trial->syscall_ns = again;
 }
 
-/* Appends to cache->why; what does not fit is cut. */
-static __attribute__((format(printf, 2, 3))) void say(struct cache *cache, const char *format, ...)
-{
-	size_t length = strlen(cache->why);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(cache->why + length, sizeof cache->why - length, format, arguments);
-	va_end(arguments);
-}
-
 /* `ns` for `count` operations, less one barrier, in picoseconds for one of them. */
 static uint32_t per_operation_ps(uint64_t ns, uint64_t barrier_ps, uint64_t count)
 {
@@ -232,32 +218,25 @@ static void describe(const struct cache_candidate *candidate, const struct trial
 		ret->trapped = ret->clean_ps / 1000 >=
 			       (erratum ? trial->syscall_ns / 4 : trial->syscall_ns);
 
-	say(ret, "%s%s: tried and works", ret->why[0] ? "; " : "", candidate->ops->name);
+	cache_say(ret, "%s%s: tried and works", ret->why[0] ? "; " : "", candidate->ops->name);
 	if (ret->trapped)
-		say(ret, ", but each operation traps into the kernel (%s)",
-		    erratum ? erratum : "no known erratum: a hypervisor?");
+		cache_say(ret, ", but each operation traps into the kernel (%s)",
+			  erratum ? erratum : "no known erratum: a hypervisor?");
 	else if (erratum)
-		say(ret, "; not trapped in spite of %s", erratum);
+		cache_say(ret, "; not trapped in spite of %s", erratum);
 }
 
 void cache_try(const struct cache_candidate *candidate, const char *cpus, struct cache *ret)
 {
-	unsigned char buffer[MEASURED_BYTES + MAX_LINE];
-	const char *separator = ret->why[0] ? "; " : "";
+	unsigned char buffer[MEASURED_BYTES + CACHE_LINE_MAX];
 	const char *name = candidate->ops->name;
 	struct trial trial = {.ops = candidate->ops};
+	const char *separator;
 	int caught;
 
-	if (!candidate->present(cpus)) {
-		say(ret, "%s%s: not there", separator, name);
+	if (!cache_offers(candidate, cpus, ret, &trial.line))
 		return;
-	}
-	trial.line = candidate->line(cpus);
-	if (trial.line < 16 || trial.line > MAX_LINE || (trial.line & (trial.line - 1)) != 0) {
-		say(ret, "%s%s: a line of %zu bytes is none (16 to %u, a power of two)", separator,
-		    name, trial.line, MAX_LINE);
-		return;
-	}
+	separator = ret->why[0] ? "; " : "";
 	trial.memory = ((uintptr_t)buffer + trial.line - 1) & ~(trial.line - 1);
 	trial.end = trial.memory + MEASURED_BYTES;
 
@@ -265,9 +244,9 @@ void cache_try(const struct cache_candidate *candidate, const char *cpus, struct
 	if (caught == 0 && !trial.damaged)
 		caught = guarded(measure, &trial);
 	if (caught)
-		say(ret, "%s%s: SIG%s when tried", separator, name, sigabbrev_np(caught));
+		cache_say(ret, "%s%s: SIG%s when tried", separator, name, sigabbrev_np(caught));
 	else if (trial.damaged)
-		say(ret, "%s%s: changes memory", separator, name);
+		cache_say(ret, "%s%s: changes memory", separator, name);
 	else
 		describe(candidate, &trial, cpus, ret);
 }
@@ -295,7 +274,7 @@ int cache_select(const char *cpus, struct cache *ret)
 	     candidate->ops && found.line == 0; candidate++)
 		cache_try(candidate, cpus, &found);
 	if (!found.why[0])
-		say(&found, "this architecture has no line operations for user space");
+		cache_say(&found, "%s", CACHE_WHY_NONE);
 
 	if (moved)
 		sched_setaffinity(0, sizeof before, &before);

@@ -41,7 +41,7 @@ static int use(const struct cache *cache)
 int main(int argc, char **argv)
 {
 	const char *wanted = argc == 2 ? argv[1] : "any";
-	struct cache cache;
+	struct cache cache, chosen;
 
 	if (cache_select(NULL, &cache) != 0)
 		return fault("cache_select() failed");
@@ -50,6 +50,11 @@ int main(int argc, char **argv)
 		return fault("no reason given");
 	if (strcmp(wanted, "any") != 0 && strcmp(wanted, cache.line ? cache.ops.name : "none") != 0)
 		return fault("another choice was expected");
+	/* Without trying, as libdmasync's inline mode does: the same choice. */
+	cache_choose(&chosen);
+	if (chosen.line != cache.line || chosen.granule != cache.granule ||
+	    (cache.line && strcmp(chosen.ops.name, cache.ops.name) != 0))
+		return fault("another choice where nothing is tried");
 	if (cache.line)
 		return use(&cache);
 	return cache.ops.open || cache.ops.clean || cache.ops.flush || cache.ops.complete

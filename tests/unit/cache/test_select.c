@@ -397,6 +397,40 @@ static void malformed_cpus_are_refused(void **state)
 	assert_int_equal(cleans + flushes + barriers, 0);
 }
 
+/* Nothing is executed, so also what would fault is chosen; and what is not there is not. */
+static void choosing_tries_nothing(void **state)
+{
+	static const struct cache_ops illegal = {
+		.name = "illegal",
+		.open = nothing,
+		.clean = is_illegal,
+		.flush = is_illegal,
+		.complete = barrier,
+	};
+	struct cache cache;
+
+	(void)state;
+	offer(0, &good_ops);
+	offered[0].present = missing;
+	offer(1, &illegal);
+	offered[1].line = line_24;
+	offer(2, &illegal);
+	cache_choose(&cache);
+	assert_string_equal(cache.ops.name, "illegal");
+	assert_int_equal(cache.line, offered[2].line(NULL));
+	assert_int_equal(cache.granule, offered[2].granule(NULL));
+	assert_int_equal(cache.clean_ps + cache.flush_ps + cache.barrier_ps, 0);
+	assert_non_null(strstr(cache.why, "good: not there; illegal: a line of 24 bytes is none"));
+	assert_non_null(strstr(cache.why, "illegal: there, not tried"));
+	assert_int_equal(cleans + flushes + barriers, 0);
+
+	offered[0].ops = NULL;
+	cache_choose(&cache);
+	assert_int_equal(cache.line, 0);
+	assert_null(cache.ops.open);
+	assert_string_equal(cache.why, CACHE_WHY_NONE);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup(function, setup)
@@ -411,6 +445,7 @@ int main(void)
 		CASE(handlers_and_mask_are_restored),
 		CASE(cpus_are_asked_for_and_left_again),
 		CASE(malformed_cpus_are_refused),
+		CASE(choosing_tries_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
