@@ -46,6 +46,9 @@ static const struct config_key keys[] = {
 	 "milliseconds", "5000", true,
 	 "How long a batch waits for the fences of its dma-bufs before it fails. 0: as long as it "
 	 "takes."},
+	{"daemon", "second_pass", CONFIG_BOOL, AT(second_pass), 0, 0, NULL, "no", false,
+	 "Whether each line operation is issued twice before the barrier, for the erratum Arm SI "
+	 "L1 4311569. Also done where the kernel runs with arm_si_l1_workaround_4311569."},
 
 	{"limits", "max_connections", CONFIG_COUNT, AT(max_connections), 1, 4096, "connections",
 	 "128", true, "Connections in all."},

@@ -66,6 +66,7 @@ struct config {
 	bool allow_simulated;	   /* simulated buffers, for tests */
 	uint32_t helper_threads;   /* at least 2: one client never has them all */
 	uint32_t fence_timeout_ms; /* 0: no limit */
+	bool second_pass;	   /* every line operation twice: Arm SI L1 4311569 */
 
 	/* [limits] of one connection, unless it says total */
 	uint32_t max_connections; /* total */

@@ -18,6 +18,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/cache/errata.h"
 #include "daemon/clock.h"
 #include "daemon/guard.h"
 #include "daemon/log.h"
@@ -143,6 +144,24 @@ static bool dmabufs_may_exist(void)
 	return false;
 }
 
+/* By the CPUs, by the kernel's parameters, or because the configuration says so. */
+static void find_errata(struct daemon *daemon)
+{
+	const struct cache_erratum *errata;
+	size_t count;
+
+	daemon->errata = cache_errata_here("", NULL);
+	if (daemon->config.second_pass)
+		daemon->errata |= DMASYNC_ERRATUM_SI_L1_4311569;
+	daemon->cache.second_pass = (daemon->errata & DMASYNC_ERRATUM_SI_L1_4311569) != 0;
+
+	errata = cache_errata(&count);
+	for (size_t i = 0; i < count; i++) {
+		if (daemon->errata & errata[i].bit)
+			log_notice("erratum in force: %s: %s", errata[i].name, errata[i].changes);
+	}
+}
+
 static enum daemon_status select_operations(struct daemon *daemon)
 {
 	int r = cache_select(daemon->config.cpus, &daemon->cache);
@@ -151,6 +170,7 @@ static enum daemon_status select_operations(struct daemon *daemon)
 		log_error("the line operations of this CPU cannot be tried: %s", strerror(-r));
 		return DAEMON_FAILED;
 	}
+	find_errata(daemon);
 	daemon->kernel_backend = dmabufs_may_exist();
 	if (daemon->cache.line)
 		return DAEMON_DRAINED;

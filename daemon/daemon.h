@@ -22,6 +22,7 @@ struct repin;
 struct daemon {
 	struct config config;
 	struct cache cache;
+	uint32_t errata; /* DMASYNC_ERRATUM_* in force */
 	bool kernel_backend; /* a dma-heap or udmabuf may exist here, so DMA_BUF_IOCTL_SYNC can */
 	struct loop *loop;
 	struct helpers *helpers;

@@ -29,6 +29,7 @@ static void fill_machine(const struct daemon *daemon, struct dmasync_probe_reply
 	reply->barrier_picoseconds = cache->barrier_ps;
 	reply->workers = daemon->worker_count;
 	reply->trapped = cache->trapped;
+	reply->errata = daemon->errata;
 	snprintf(reply->cache_ops, sizeof reply->cache_ops, "%s",
 		 cache->line ? cache->ops.name : "none");
 	snprintf(reply->loop, sizeof reply->loop, "%s", loop_description(daemon->loop));

@@ -287,6 +287,13 @@ struct dmasync_watch {
 
 /* ---- PROBE: what the daemon knows of its machine, and of an fd (none or one) ---- */
 
+/* dmasync_probe_reply.errata */
+#define DMASYNC_ERRATUM_CORTEX_A53_R0P1 (1u << 0)     /* 819472, 824069, 826319, 827319 */
+#define DMASYNC_ERRATUM_CORTEX_A53_R0P2 (1u << 1)     /* 824069, 826319, 827319 */
+#define DMASYNC_ERRATUM_SI_L1_4311569 (1u << 2)	      /* operations are issued twice */
+#define DMASYNC_ERRATUM_NEOVERSE_N1_1542419 (1u << 3) /* changes nothing */
+#define DMASYNC_ERRATUM_OLYMPUS_T410_1027 (1u << 4)   /* libdmasync's writes to device memory */
+
 struct dmasync_probe_reply {
 	struct dmasync_message header;
 	uint32_t line_size;	    /*  16 */
@@ -306,6 +313,8 @@ struct dmasync_probe_reply {
 	uint64_t size; /* 128 */
 	char exporter[DMASYNC_NAME_SIZE]; /* 136 */
 	char why[DMASYNC_TEXT_SIZE];	  /* 168: a sentence */
+	uint32_t errata;		  /* 400: DMASYNC_ERRATUM_* in force */
+	uint32_t reserved;		  /* 404: 0 */
 };
 
 /* A reply without a body: BUFFER_REMOVE, QUEUE_REMOVE, WATCH. */
@@ -335,6 +344,6 @@ static_assert(sizeof(struct dmasync_batches) == 24, "message layout");
 static_assert(sizeof(struct dmasync_batch_record) == 120, "message layout");
 static_assert(sizeof(struct dmasync_batches_reply) == 24, "message layout");
 static_assert(sizeof(struct dmasync_watch) == 24, "message layout");
-static_assert(sizeof(struct dmasync_probe_reply) == 400, "message layout");
+static_assert(sizeof(struct dmasync_probe_reply) == 408, "message layout");
 
 #endif

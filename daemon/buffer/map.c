@@ -55,6 +55,7 @@ uint64_t buffer_mapped_size(enum dmasync_backend backend, uint64_t size, uint64_
 
 struct range {
 	const struct cache_ops *ops;
+	bool second_pass; /* struct cache */
 	uintptr_t start, end;
 	size_t line, page;
 };
@@ -94,6 +95,8 @@ static void clean_range(void *context)
 			cpu = sched_getcpu();
 			range->ops->open();
 			range->ops->clean(at, end, range->line);
+			if (range->second_pass)
+				range->ops->clean(at, end, range->line);
 			range->ops->complete(false);
 		} while (sched_getcpu() != cpu);
 		at = end;
@@ -174,6 +177,7 @@ static void map_direct(struct buffer_mapping *mapping)
 	uintptr_t base = (uintptr_t)mapping->base;
 	struct range range = {
 		.ops = &cache->ops,
+		.second_pass = cache->second_pass,
 		.start = base,
 		.end = base + (uintptr_t)round_up(mapping->size, mapping->page),
 		.line = cache->line,

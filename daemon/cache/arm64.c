@@ -91,7 +91,12 @@ static size_t granule_size(const char *cpus)
 
 static const char *trapping(void)
 {
-	return cache_errata_trapping(CACHE_ERRATA_SYSFS);
+	return cache_errata_trapping("");
+}
+
+static bool second_pass(void)
+{
+	return (cache_errata_here("", NULL) & DMASYNC_ERRATUM_SI_L1_4311569) != 0;
 }
 
 static const struct cache_ops ops = {
@@ -109,6 +114,7 @@ static const struct cache_candidate candidates[] = {
 		.line = line_size,
 		.granule = granule_size,
 		.trapping = trapping,
+		.second_pass = second_pass,
 	},
 	{.ops = NULL},
 };

@@ -92,7 +92,8 @@ struct cache_batch {
 	uint32_t run;	   /* next run */
 	uint32_t progress; /* lines done of a plain run, or of the current row */
 	uint32_t row;	   /* of a strided run */
-	uint64_t lines;	   /* issued so far */
+	bool second;	   /* in the second pass, which struct cache asks for */
+	uint64_t lines;	   /* operations issued so far, by both passes */
 	uint64_t bytes;	   /* what they cover: simulated lines have a size of their own */
 };
 
@@ -115,7 +116,7 @@ enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available
 
 /*
  * Issues line operations worth up to `budget` (at least 2, or it never gets on): one for each line,
- * one for each run or row begun.
+ * one for each run or row begun; where cache->second_pass says so, twice.
  * Returns what is left of it, 0 included; true in *ret_done once everything is issued. The caller
  * executes ops.open() before the first call and ops.complete() after the last. Faults on
  * mappings that went away: run under a guard.

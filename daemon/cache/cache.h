@@ -41,6 +41,7 @@ struct cache {
 	uint32_t flush_ps;
 	uint32_t barrier_ps; /* of complete() with nothing outstanding */
 	bool trapped;	     /* they work, but each one traps into the kernel */
+	bool second_pass;    /* every operation is issued again before the barrier: an erratum */
 	char why[160];	     /* one sentence: why these, or why none */
 };
 
@@ -70,6 +71,7 @@ struct cache_candidate {
 	/* In words, the erratum for which the kernel traps these operations here; NULL where none.
 	 */
 	const char *(*trapping)(void); /* NULL: never trapped on this architecture */
+	bool (*second_pass)(void);     /* is it needed here; NULL: never on this architecture */
 };
 const struct cache_candidate *cache_candidates(void);
 

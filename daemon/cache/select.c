@@ -205,6 +205,7 @@ static void describe(const struct cache_candidate *candidate, const struct trial
 	ret->ops = *candidate->ops;
 	ret->line = trial->line;
 	ret->granule = candidate->granule(cpus);
+	ret->second_pass = candidate->second_pass && candidate->second_pass();
 	ret->barrier_ps = per_operation_ps(trial->barriers_ns, 0, MEASURED_BARRIERS);
 	ret->clean_ps = per_operation_ps(trial->clean_ns, ret->barrier_ps, lines);
 	ret->flush_ps = per_operation_ps(trial->flush_ns, ret->barrier_ps, lines);

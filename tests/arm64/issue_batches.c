@@ -136,5 +136,11 @@ int main(void)
 
 	add(0, FLUSH, 0, 4096 * line);
 	issue(&cache, UINT32_MAX, "4096 lines flushed at once", 0, 4096, "per-line");
+	/* Arm SI L1 4311569: each operation twice, and still one barrier. */
+	cache.second_pass = true;
+	for (unsigned int i = 0; i < 64; i++)
+		add(0, CLEAN, i * 32 * line, 16 * line);
+	add(1, FLUSH, 0, 8 * line);
+	issue(&cache, 100, "second pass: 1024 lines cleaned, 8 flushed", 2048, 16, "-");
 	return 0;
 }

@@ -279,7 +279,10 @@ void dmasync_batch_abort(struct dmasync_batch *batch);
 
 /* ---- completions ---- */
 
-/* 128 bytes for ever; the reserved tail is zero. Times in nanoseconds. */
+/*
+ * 128 bytes for ever; the reserved tail is zero. Times in nanoseconds. Where an erratum has each
+ * operation issued twice (second_pass of dmasyncd.conf(5)), lines counts both and bytes once.
+ */
 struct dmasync_completion {
 	uint64_t user_data;
 	int32_t status;	    /* 0, or a negative errno: then nothing is assumed synced */

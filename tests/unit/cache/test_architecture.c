@@ -18,7 +18,6 @@
 
 #include "daemon/cache/cache.h"
 #include "daemon/cache/cpus.h"
-#include "daemon/cache/errata.h"
 
 static void choice_of_this_machine_holds_together(void **state)
 {
@@ -82,57 +81,12 @@ static void lists_of_cpus(void **state)
 	assert_true(CPU_ISSET(7, &set));
 }
 
-static void write_midr(const char *directory, const char *text)
-{
-	static const char *const parts[] = {"/cpu0", "/regs", "/identification"};
-	char path[256];
-	FILE *file;
-
-	snprintf(path, sizeof path, "%s", directory);
-	for (size_t i = 0; i < 3; i++) {
-		strcat(path, parts[i]);
-		assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
-	}
-	strcat(path, "/midr_el1");
-	file = fopen(path, "we");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
-}
-
-static void trapping_cpus_are_told_by_midr(void **state)
-{
-	char directory[] = "/tmp/dmasync-midr-XXXXXX";
-	char command[64];
-
-	(void)state;
-	assert_non_null(mkdtemp(directory));
-	assert_null(cache_errata_trapping(directory));
-	write_midr(directory, "0x00000000410fd030\n");
-	assert_string_equal(cache_errata_trapping(directory),
-			    "Cortex-A53 r0p0 or r0p1, errata 819472, 824069, 826319, 827319");
-	write_midr(directory, "0x00000000410fd032\n");
-	assert_string_equal(cache_errata_trapping(directory),
-			    "Cortex-A53 r0p2, errata 824069, 826319, 827319");
-	write_midr(directory, "0x00000000410fd033\n");
-	assert_null(cache_errata_trapping(directory));
-	write_midr(directory, "0x00000000410fd02f\n");
-	assert_null(cache_errata_trapping(directory));
-	write_midr(directory, "0x00000000413fd0c1\n");
-	assert_null(cache_errata_trapping(directory));
-	write_midr(directory, "");
-	assert_null(cache_errata_trapping(directory));
-	snprintf(command, sizeof command, "rm -r %s", directory);
-	assert_int_equal(system(command), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(choice_of_this_machine_holds_together),
 		cmocka_unit_test(every_candidate_that_is_there_keeps_memory),
 		cmocka_unit_test(lists_of_cpus),
-		cmocka_unit_test(trapping_cpus_are_told_by_midr),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

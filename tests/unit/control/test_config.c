@@ -189,7 +189,7 @@ static void test_unknown_keys(void **state)
 		"[daemon]\ncolour = red\n",
 		":2: unknown key colour in [daemon]; its keys are socket workers cpus spin_us "
 		"slice_lines log_level observer_group allow_simulated helper_threads "
-		"fence_timeout_ms");
+		"fence_timeout_ms second_pass");
 	assert_refused("[deamon]\nspin_us = 1\n",
 		       ":2: unknown section [deamon]; the sections are [daemon], [limits] and "
 		       "[exporter NAME]");

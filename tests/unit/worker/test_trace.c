@@ -71,6 +71,39 @@ static void opening_fence_lines_barrier_publish(void **state)
 	assert_int_equal(completion.bad_entry, DMASYNC_NO_ENTRY);
 }
 
+/* Arm SI L1 4311569: all operations once more before the one barrier, over many slices. */
+static void second_pass_before_the_barrier(void **state)
+{
+	(void)state;
+	struct dmasync_ring_completion completion;
+	struct dmasync_unit units[] = {
+		entry(HANDLE, DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, 0, 200 * LINE),
+		entry(HANDLE, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 512 * LINE, 100 * LINE),
+	};
+	size_t n = 1;
+
+	fixture_stop(&fixture);
+	fixture_start(&fixture, 50, 64, -1);
+	trace.ring = &fixture.first.ring;
+	trace.next_completion = fixture.first.reaped;
+	fixture.cache.second_pass = true; /* seen by the worker through the submission's release */
+	submit_units(&fixture.first, units, 2, 1);
+	reap(&fixture.first, &completion);
+
+	expect_event(0, TRACE_OPEN, 0);
+	for (int pass = 0; pass < 2; pass++) {
+		for (uintptr_t line = 0; line < 200; line++)
+			expect_event(n++, TRACE_CLEAN, BASE + line * LINE);
+		for (uintptr_t line = 512; line < 612; line++)
+			expect_event(n++, TRACE_FLUSH, BASE + line * LINE);
+	}
+	expect_event(n++, TRACE_COMPLETE_FLUSHED, 0);
+	assert_int_equal(trace.count, n);
+	assert_int_equal(completion.status, 0);
+	assert_int_equal(completion.lines, 600);
+	assert_int_equal(completion.bytes, 300 * LINE);
+}
+
 static void one_entry_inside_the_submission(void **state)
 {
 	(void)state;
@@ -307,6 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(opening_fence_lines_barrier_publish, start, stop),
+		cmocka_unit_test_setup_teardown(second_pass_before_the_barrier, start, stop),
 		cmocka_unit_test_setup_teardown(one_entry_inside_the_submission, start, stop),
 		cmocka_unit_test_setup_teardown(strided_rows, start, stop),
 		cmocka_unit_test_setup_teardown(elided_entries_keep_fence_and_barrier, start, stop),
