@@ -69,14 +69,21 @@ static bool has_room(struct worker *worker, struct queue *queue)
 	return queue->completed - read < queue->ring.depth;
 }
 
-bool worker_queue_has_work(struct worker *worker, struct queue *queue)
+/* One look at the slot that would be next; EMPTY also where nothing may be fetched now. */
+static inline enum dmasync_ring_poll look_at_queue(struct worker *worker, struct queue *queue)
 {
-	(void)worker;
+	enum dmasync_ring_poll poll;
+
 	if (queue->batch.phase != BATCH_FREE || queue->broken || queue->stopping ||
 	    (queue->draining && queue->fetched == queue->drain_end))
-		return false;
-	return dmasync_ring_poll_submission(&queue->ring, queue->fetched) != DMASYNC_RING_EMPTY &&
-	       has_room(worker, queue);
+		return DMASYNC_RING_EMPTY;
+	poll = dmasync_ring_poll_submission(&queue->ring, queue->fetched);
+	return poll != DMASYNC_RING_EMPTY && has_room(worker, queue) ? poll : DMASYNC_RING_EMPTY;
+}
+
+bool worker_queue_has_work(struct worker *worker, struct queue *queue)
+{
+	return look_at_queue(worker, queue) != DMASYNC_RING_EMPTY;
 }
 
 bool worker_poll_queue(struct worker *worker, struct queue *queue)
@@ -84,13 +91,15 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	struct dmasync_submission submission;
 	struct batch *batch = &queue->batch;
 
-	if (!worker_queue_has_work(worker, queue))
+	switch (look_at_queue(worker, queue)) {
+	case DMASYNC_RING_EMPTY:
 		return false;
-	if (dmasync_ring_poll_submission(&queue->ring, queue->fetched) == DMASYNC_RING_BROKEN) {
+	case DMASYNC_RING_BROKEN:
 		break_queue(worker, queue, "a submission slot carries a seq of another lap");
 		return false;
+	case DMASYNC_RING_READY:
+		break;
 	}
-
 	dmasync_ring_copy_submission(&queue->ring, queue->fetched, &submission);
 	queue->fetched++;
 	begin_batch(worker, batch);

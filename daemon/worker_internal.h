@@ -49,9 +49,10 @@ struct worker {
 	uint64_t batch_count;	       /* fetched so far */
 	uint64_t barriers;	       /* executed so far */
 	uint64_t unfinished_lines;     /* issued since the last barrier, of all batches */
-	bool settle;		       /* worker_settle() is due */
-	bool holding_cpu;	       /* unpinned, and bound to a CPU until the batch is through */
-	cpu_set_t home;		       /* the affinity to return to */
+	struct dmasync_ring_completion result; /* of the batch that ends; its reserved stay 0 */
+	bool settle;			       /* worker_settle() is due */
+	bool holding_cpu; /* unpinned, and bound to a CPU until the batch is through */
+	cpu_set_t home;	  /* the affinity to return to */
 	bool running;
 };
 

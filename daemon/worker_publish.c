@@ -11,28 +11,28 @@
 static void add_record(struct worker *worker, const struct batch *batch,
 		       const struct dmasync_ring_completion *completion, uint64_t end_ns)
 {
-	struct dmasync_batch_record record = {
-		.batch_id = batch->id,
-		.client_id = batch->owner->client_id,
-		.end_ns = end_ns,
-		.user_data = batch->user_data,
-		.lines = completion->lines,
-		.bytes = completion->bytes,
-		.queued_ns = completion->queued_ns,
-		.issue_ns = completion->issue_ns,
-		.barrier_ns = completion->barrier_ns,
-		.fence_ns = completion->fence_ns,
-		.entries = completion->entries,
-		.elided = completion->elided,
-		.flags = completion->flags & ~DMASYNC_COMPLETION_EXTENDED,
-		.status = completion->status,
-		.reason = completion->reason,
-		.bad_entry = completion->bad_entry,
-		.queue = batch->queue ? batch->queue->id : 0,
-		.worker = worker->params.index,
-		.pid = batch->owner->pid,
-	};
+	struct dmasync_batch_record record;
 
+	record.batch_id = batch->id;
+	record.client_id = batch->owner->client_id;
+	record.end_ns = end_ns;
+	record.user_data = batch->user_data;
+	record.lines = completion->lines;
+	record.bytes = completion->bytes;
+	record.queued_ns = completion->queued_ns;
+	record.issue_ns = completion->issue_ns;
+	record.barrier_ns = completion->barrier_ns;
+	record.fence_ns = completion->fence_ns;
+	record.entries = completion->entries;
+	record.elided = completion->elided;
+	record.flags = completion->flags & ~DMASYNC_COMPLETION_EXTENDED;
+	record.status = completion->status;
+	record.reason = completion->reason;
+	record.bad_entry = completion->bad_entry;
+	record.queue = batch->queue ? batch->queue->id : 0;
+	record.worker = worker->params.index;
+	record.pid = batch->owner->pid;
+	record.reserved = 0;
 	records_add(&worker->records, &record);
 }
 
@@ -123,44 +123,54 @@ static void publish(struct worker *worker, struct batch *batch,
 		worker_sync_done(worker, sync);
 }
 
+/*
+ * Field by field, and into the worker's own: to zero a struct of this size takes longer than to
+ * clean a line.
+ */
+static struct dmasync_ring_completion *begin_result(struct worker *worker,
+						    const struct batch *batch)
+{
+	struct dmasync_ring_completion *result = &worker->result;
+
+	result->user_data = batch->user_data;
+	result->entries = batch->cache.entries;
+	result->flags = batch->flags;
+	result->queued_ns = batch->fetched_ns - batch->submit_ns;
+	result->fence_ns = batch->fence_ns;
+	result->batch_id = batch->id;
+	result->shared_by = 0;
+	return result;
+}
+
 void worker_complete_batch(struct worker *worker, struct batch *batch)
 {
 	const struct cache_batch *cache = &batch->cache;
-	struct dmasync_ring_completion completion = {
-		.user_data = batch->user_data,
-		.entries = cache->entries,
-		.flags = batch->flags,
-		.lines = cache->lines,
-		.bytes = cache->bytes,
-		.queued_ns = batch->fetched_ns - batch->submit_ns,
-		.issue_ns = batch->issue_end_ns - batch->issue_start_ns,
-		.barrier_ns = batch->barrier_end_ns - batch->issue_end_ns,
-		.fence_ns = batch->fence_ns,
-		.batch_id = batch->id,
-		.bad_entry = DMASYNC_NO_ENTRY,
-		.elided = cache->elided,
-	};
+	struct dmasync_ring_completion *result = begin_result(worker, batch);
 
+	result->status = 0;
+	result->lines = cache->lines;
+	result->bytes = cache->bytes;
+	result->issue_ns = batch->issue_end_ns - batch->issue_start_ns;
+	result->barrier_ns = batch->barrier_end_ns - batch->issue_end_ns;
+	result->bad_entry = DMASYNC_NO_ENTRY;
+	result->reason = DMASYNC_REASON_NONE;
+	result->elided = cache->elided;
 	if (cache->no_guarantee)
-		completion.flags |= DMASYNC_COMPLETION_NO_GUARANTEE;
-	publish(worker, batch, &completion);
+		result->flags |= DMASYNC_COMPLETION_NO_GUARANTEE;
+	publish(worker, batch, result);
 }
 
 void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_reason reason,
 		       int error)
 {
-	struct dmasync_ring_completion completion = {
-		.status = error ? error : -cache_reason_errno(reason),
-		.user_data = batch->user_data,
-		.entries = batch->cache.entries,
-		.flags = batch->flags,
-		.queued_ns = batch->fetched_ns - batch->submit_ns,
-		.fence_ns = batch->fence_ns,
-		.batch_id = batch->id,
-		.bad_entry = batch->cache.bad_entry,
-		.reason = reason,
-	};
+	struct dmasync_ring_completion *result = begin_result(worker, batch);
 
+	result->status = error ? error : -cache_reason_errno(reason);
+	result->lines = result->bytes = 0;
+	result->issue_ns = result->barrier_ns = 0;
+	result->bad_entry = batch->cache.bad_entry;
+	result->reason = reason;
+	result->elided = 0;
 	batch->end_ns = clock_ns();
-	publish(worker, batch, &completion);
+	publish(worker, batch, result);
 }

@@ -30,6 +30,13 @@
 	} while (0)
 #define RING_WRITE(destination, source, size) memcpy((destination), (source), (size))
 #endif
+/*
+ * A slot is written field by field, as its source was: a load wider than the stores before it waits
+ * until they have left the store buffer, and behind a completion barrier that is when the last line
+ * has reached memory.
+ */
+#define RING_WRITE_FIELD(destination, source, field)                                               \
+	RING_WRITE(&(destination)->field, &(source)->field, sizeof(source)->field)
 #ifndef RING_FENCE
 /* A full fence under the builtin's older name: gcc's thread sanitizer build refuses the newer. */
 #define RING_FENCE() __sync_synchronize()
@@ -129,8 +136,16 @@ static inline void dmasync_ring_submit(struct dmasync_ring *ring, uint32_t posit
 {
 	struct dmasync_submission *slot = &ring->submissions[position & (ring->depth - 1)];
 
-	RING_WRITE(&slot->flags, &submission->flags,
-		   sizeof *slot - offsetof(struct dmasync_submission, flags));
+	RING_WRITE_FIELD(slot, submission, flags);
+	RING_WRITE_FIELD(slot, submission, user_data);
+	RING_WRITE_FIELD(slot, submission, submit_ns);
+	RING_WRITE_FIELD(slot, submission, unit_position);
+	RING_WRITE_FIELD(slot, submission, unit_count);
+	RING_WRITE_FIELD(slot, submission, entry.word);
+	RING_WRITE_FIELD(slot, submission, entry.length);
+	RING_WRITE_FIELD(slot, submission, entry.offset);
+	RING_WRITE_FIELD(slot, submission, deadline_us);
+	RING_WRITE_FIELD(slot, submission, reserved);
 	/*
 	 * Release: the slot's body, its units, and the client's own stores to the buffers come
 	 * before the seq. Pairs with the acquire in dmasync_ring_poll_submission().
@@ -208,12 +223,19 @@ static inline void dmasync_ring_complete(struct dmasync_ring *ring, uint32_t pos
 					 const struct dmasync_ring_completion *completion)
 {
 	struct dmasync_ring_completion *slot = &ring->completions[position & (ring->depth - 1)];
-	size_t end = completion->flags & DMASYNC_COMPLETION_EXTENDED
-			     ? sizeof *slot
-			     : offsetof(struct dmasync_ring_completion, fence_ns);
 
-	RING_WRITE(&slot->status, &completion->status,
-		   end - offsetof(struct dmasync_ring_completion, status));
+	RING_WRITE_FIELD(slot, completion, status);
+	RING_WRITE_FIELD(slot, completion, user_data);
+	RING_WRITE_FIELD(slot, completion, entries);
+	RING_WRITE_FIELD(slot, completion, flags);
+	RING_WRITE_FIELD(slot, completion, lines);
+	RING_WRITE_FIELD(slot, completion, bytes);
+	RING_WRITE_FIELD(slot, completion, queued_ns);
+	RING_WRITE_FIELD(slot, completion, issue_ns);
+	RING_WRITE_FIELD(slot, completion, barrier_ns);
+	if (completion->flags & DMASYNC_COMPLETION_EXTENDED)
+		RING_WRITE(&slot->fence_ns, &completion->fence_ns,
+			   sizeof *slot - offsetof(struct dmasync_ring_completion, fence_ns));
 	/*
 	 * Release: the slot's body comes before the seq. Pairs with the acquire in
 	 * dmasync_ring_poll_completion(). That the lines have reached the point of coherency is not

@@ -17,14 +17,28 @@ static_assert(sizeof(union cache_unit) == 16, "a run takes a unit's place");
 void cache_batch_begin(struct cache_batch *batch, union cache_unit *units, uint32_t mask,
 		       uint32_t first, uint32_t count)
 {
-	*batch = (struct cache_batch){
-		.units = units,
-		.mask = mask,
-		.first = first,
-		.count = count,
-		.last_run = NO_RUN,
-		.bad_entry = DMASYNC_NO_ENTRY,
-	};
+	/*
+	 * Field by field: the compiler would zero a struct of this size with a string instruction,
+	 * which takes longer than the check of a single entry.
+	 */
+	batch->units = units;
+	batch->mask = mask;
+	batch->first = first;
+	batch->count = count;
+	batch->checked = batch->runs = 0;
+	batch->last_run = NO_RUN;
+	batch->last_handle = 0;
+	batch->last_buffer = NULL;
+	batch->alike_word = batch->alike_op = 0;
+	batch->entries = batch->elided = 0;
+	batch->lines_bound = 0;
+	batch->flushes = batch->kernel = batch->no_guarantee = false;
+	batch->reason = DMASYNC_REASON_NONE;
+	batch->bad_entry = DMASYNC_NO_ENTRY;
+	batch->fences = NULL;
+	batch->fence_count = 0;
+	batch->run = batch->progress = batch->row = 0;
+	batch->lines = batch->bytes = 0;
 }
 
 static union cache_unit *unit_at(const struct cache_batch *batch, uint32_t index)
