@@ -21,6 +21,7 @@ struct registration {
 	uint32_t flags;
 	enum dmasync_backend requested;
 	uint64_t size;
+	uint32_t handle; /* that the client would like to have, or 0 */
 	int fd;
 	bool guarantee;
 	struct buffer_facts facts;
@@ -87,6 +88,7 @@ static void map_finished(struct helper_job *job)
 		log_unlocked(client, mapping->lock_error);
 
 	buffer->client = client;
+	buffer->handle = registration->handle;
 	buffer_finish(buffer, mapping, &registration->facts, registration->guarantee,
 		      &registration->fd);
 	/*
@@ -249,6 +251,12 @@ void handle_buffer_add(struct client *client, struct request *request)
 			add->backend);
 		return;
 	}
+	if (add->handle & ~DMASYNC_UNIT_BUFFER_MASK || add->reserved) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "handle is %#x and reserved %u; a handle has 24 bits, reserved is 0",
+			     add->handle, add->reserved);
+		return;
+	}
 	if (most > client->buffers.size)
 		most = client->buffers.size;
 	if (client->buffer_count >= most) {
@@ -273,6 +281,7 @@ void handle_buffer_add(struct client *client, struct request *request)
 	registration->flags = add->flags;
 	registration->requested = (enum dmasync_backend)add->backend;
 	registration->size = add->size;
+	registration->handle = add->handle;
 	registration->fd = request->fds[0];
 	request->fds[0] = -1;
 	buffer_count(client);

@@ -82,9 +82,11 @@ struct dmasync_hello_reply {
 
 struct dmasync_buffer_add {
 	struct dmasync_message header;
-	uint32_t flags;	  /* 16 */
-	uint32_t backend; /* 20: enum dmasync_backend, AUTO for the daemon's policy */
-	uint64_t size;	  /* 24: bytes to register from the start; 0: the whole file */
+	uint32_t flags;	   /* 16 */
+	uint32_t backend;  /* 20: enum dmasync_backend, AUTO for the daemon's policy */
+	uint64_t size;	   /* 24: bytes to register from the start; 0: the whole file */
+	uint32_t handle;   /* 32: one that the client had before and would like again; 0: any */
+	uint32_t reserved; /* 36: 0 */
 };
 
 struct dmasync_buffer_add_reply {
@@ -326,7 +328,7 @@ static_assert(sizeof(struct dmasync_message) == 16, "message layout");
 static_assert(sizeof(struct dmasync_error) == 264, "message layout");
 static_assert(sizeof(struct dmasync_hello) == 64, "message layout");
 static_assert(sizeof(struct dmasync_hello_reply) == 144, "message layout");
-static_assert(sizeof(struct dmasync_buffer_add) == 32, "message layout");
+static_assert(sizeof(struct dmasync_buffer_add) == 40, "message layout");
 static_assert(sizeof(struct dmasync_buffer_add_reply) == 72, "message layout");
 static_assert(sizeof(struct dmasync_buffer_remove) == 24, "message layout");
 static_assert(sizeof(struct dmasync_queue_create) == 32, "message layout");

@@ -74,6 +74,8 @@ enum dmasync_phase {
 #define DMASYNC_COMPLETION_REISSUED (1u << 3)	  /* the worker changed CPU: issued a second time */
 #define DMASYNC_COMPLETION_KERNEL (1u << 4)	  /* at least one DMA_BUF_IOCTL_SYNC was made */
 #define DMASYNC_COMPLETION_SUSPECT_TIME (1u << 5) /* submit_ns was impossible: queued_ns is 0 */
+#define DMASYNC_COMPLETION_REPLAYED                                                                \
+	(1u << 6) /* set by the library: submitted again to a new daemon */
 
 /*
  * Why a batch failed, and the errno that stands in its status. X(NAME, value, errno, sentence):
@@ -103,7 +105,14 @@ enum dmasync_phase {
 	X(BAD_FLAGS, 15, EINVAL, "the submission sets unknown flags")                              \
 	X(FENCE, 16, ETIMEDOUT,                                                                    \
 	  "a fence of the buffer was not signalled within fence_timeout_ms: a device still uses "  \
-	  "the buffer, or hangs")
+	  "the buffer, or hangs")                                                                  \
+	X(DAEMON_LOST, 17, ECONNRESET,                                                             \
+	  "dmasyncd went away before the batch was done, and nothing that can take over came "     \
+	  "after "                                                                                 \
+	  "it; dmasync_error_text() says why")                                                     \
+	X(REPLAYED_TOO_OFTEN, 18, ECONNRESET,                                                      \
+	  "dmasyncd went away again and again while the batch was the first of its queue; it was " \
+	  "given up")
 
 enum dmasync_reason {
 #define DMASYNC_REASON_ENUM_(name, value, error, text) DMASYNC_REASON_##name = value,

@@ -31,20 +31,38 @@ void buffer_table_free(struct buffer_table *table)
 	*table = (struct buffer_table){0};
 }
 
+static bool is_free(const struct buffer_table *table, uint32_t index)
+{
+	return index < table->size &&
+	       !atomic_load_explicit(&table->slot[index], memory_order_relaxed);
+}
+
+static void place(struct buffer_table *table, uint32_t index, uint32_t generation,
+		  struct buffer *buffer)
+{
+	table->generation[index] = (uint16_t)generation;
+	buffer->handle = generation << BUFFER_INDEX_BITS | index;
+	/* Release: the buffer before its place. Pairs with the acquire in buffer_table_get(). */
+	atomic_store_explicit(&table->slot[index], buffer, memory_order_release);
+}
+
 bool buffer_table_add(struct buffer_table *table, struct buffer *buffer)
 {
+	uint32_t wanted = buffer->handle & (BUFFER_TABLE_MAX - 1);
+	uint32_t wanted_generation = buffer->handle >> BUFFER_INDEX_BITS & BUFFER_GENERATION_MASK;
+
+	if (wanted_generation && is_free(table, wanted)) {
+		place(table, wanted, wanted_generation, buffer);
+		return true;
+	}
 	/* The place that has been free for longest is taken first. */
 	for (uint32_t i = 0; i < table->size; i++) {
 		uint32_t index = table->next_index++ % table->size;
 		uint32_t generation = table->generation[index] % BUFFER_GENERATION_MASK + 1u;
 
-		if (atomic_load_explicit(&table->slot[index], memory_order_relaxed))
+		if (!is_free(table, index))
 			continue;
-		table->generation[index] = (uint16_t)generation;
-		buffer->handle = generation << BUFFER_INDEX_BITS | index;
-		/* Release: the buffer before its place. Pairs with the acquire in
-		 * buffer_table_get(). */
-		atomic_store_explicit(&table->slot[index], buffer, memory_order_release);
+		place(table, index, generation, buffer);
 		return true;
 	}
 	return false;

@@ -44,7 +44,10 @@ int buffer_table_create(struct buffer_table *table, uint32_t size);
 /* Frees the table, and the buffers that are still in it as buffer_release() left them. */
 void buffer_table_free(struct buffer_table *table);
 
-/* Gives the buffer its handle and its place; false where none is free. */
+/*
+ * Gives the buffer its handle and its place; false where none is free. Where the buffer carries a
+ * handle already, it becomes that very one if its place is free, else another as for 0.
+ */
 bool buffer_table_add(struct buffer_table *table, struct buffer *buffer);
 /* Takes it out; the handle is one of the table's. */
 struct buffer *buffer_table_remove(struct buffer_table *table, uint32_t handle);

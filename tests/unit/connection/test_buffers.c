@@ -438,16 +438,60 @@ static void memory_that_faults(void)
 	harness_daemon_stop(&daemon);
 }
 
+/* The handle that BUFFER_ADD gives to who would like `wanted`. */
+static uint32_t add_wanted(int socket, int fd, uint32_t wanted)
+{
+	struct dmasync_buffer_add add = {.backend = DMASYNC_BACKEND_SIMULATED, .handle = wanted};
+	union reply reply;
+
+	check_int(requests_call(socket, DMASYNC_OP_BUFFER_ADD, &add, sizeof add, &fd, 1, &reply),
+		  0);
+	return reply.buffer.handle;
+}
+
+/* What a library asks for after a restart: the handles that its entries name already. */
+static void a_handle_that_is_asked_for(void)
+{
+	enum { GENERATION_ONE = 1 << 14 };
+	struct harness_daemon daemon;
+
+	harness_daemon_start(&daemon,
+			     "[daemon]\nallow_simulated = yes\n[limits]\nmax_buffers = 8\n", NULL);
+	int socket = requests_connect(&daemon), fd = harness_memfd(SIZE * 3, F_SEAL_SHRINK);
+	uint32_t fifth = 5 * GENERATION_ONE + 4;
+
+	check_int(add_wanted(socket, fd, fifth), fifth);
+	/* Its place is taken, behind the table, or no handle at all: any other. */
+	check(add_wanted(socket, fd, fifth) != fifth);
+	check(add_wanted(socket, fd, GENERATION_ONE + 8) != GENERATION_ONE + 8);
+	check(add_wanted(socket, fd, 7) != 7);
+	/* Its successor in that place is told from it. */
+	check_int(requests_remove(socket, fifth), 0);
+	for (int i = 0; i < 5; i++) {
+		uint32_t handle = add_wanted(socket, fd, 0);
+
+		check(handle != fifth);
+		if ((handle & (GENERATION_ONE - 1)) == 4)
+			check_int(handle >> 14, 6);
+	}
+
+	struct dmasync_buffer_add wide = {.handle = 1u << 24}, reserved = {.reserved = 1};
+
+	requests_refused(socket, DMASYNC_OP_BUFFER_ADD, &wide, sizeof wide, &fd, 1, -EINVAL,
+			 "24 bits");
+	requests_refused(socket, DMASYNC_OP_BUFFER_ADD, &reserved, sizeof reserved, &fd, 1, -EINVAL,
+			 "reserved");
+	close(fd);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
 static const struct harness_case cases[] = {
-	HARNESS_CASE(fds_that_are_no_buffers),
-	HARNESS_CASE(memfds_that_are_refused),
-	HARNESS_CASE(added_synced_removed),
-	HARNESS_CASE(handles_are_not_reused),
-	HARNESS_CASE(limits_of_buffers),
-	HARNESS_CASE(simulated_buffers),
-	HARNESS_CASE(probe),
-	HARNESS_CASE(faults_are_caught),
-	HARNESS_CASE(memory_that_faults),
+	HARNESS_CASE(a_handle_that_is_asked_for), HARNESS_CASE(fds_that_are_no_buffers),
+	HARNESS_CASE(memfds_that_are_refused),	  HARNESS_CASE(added_synced_removed),
+	HARNESS_CASE(handles_are_not_reused),	  HARNESS_CASE(limits_of_buffers),
+	HARNESS_CASE(simulated_buffers),	  HARNESS_CASE(probe),
+	HARNESS_CASE(faults_are_caught),	  HARNESS_CASE(memory_that_faults),
 };
 
 HARNESS_MAIN(cases)

@@ -26,6 +26,7 @@ static const struct dmasync_buffer_add buffer_add = {
 	.flags = DMASYNC_BUFFER_NO_CLEAN,
 	.backend = DMASYNC_BACKEND_DIRECT,
 	.size = 3110400,
+	.handle = 0x030002,
 };
 static const struct dmasync_buffer_remove buffer_remove = {
 	REQUEST(dmasync_buffer_remove, BUFFER_REMOVE),

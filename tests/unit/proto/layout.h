@@ -20,7 +20,7 @@
 	F(s, max_buffer_bytes) F(s, max_batch_lines) F(s, granule) F(s, max_buffers) \
 	F(s, max_queues) F(s, max_depth) F(s, max_units) F(s, max_requests) F(s, daemon) \
 	F(s, cache_ops)
-#define LAYOUT_dmasync_buffer_add(F, s) F(s, header) F(s, flags) F(s, backend) F(s, size)
+#define LAYOUT_dmasync_buffer_add(F, s) F(s, header) F(s, flags) F(s, backend) F(s, size) F(s, handle) F(s, reserved)
 #define LAYOUT_dmasync_buffer_add_reply(F, s) \
 	F(s, header) F(s, handle) F(s, backend) F(s, kind) F(s, flags) F(s, size) F(s, exporter)
 #define LAYOUT_dmasync_buffer_remove(F, s) F(s, header) F(s, handle) F(s, reserved)
