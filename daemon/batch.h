@@ -16,6 +16,7 @@
 #include "daemon/kernel_sync.h"
 
 struct queue;
+struct scheduler_flow;
 struct worker_command;
 
 enum batch_phase {
@@ -35,15 +36,15 @@ struct batch_owner {
 
 struct batch {
 	enum batch_phase phase;
-	struct batch *next_runnable, *previous_runnable; /* scheduler.h */
-	struct cache_batch cache;			 /* the cursor */
-	union cache_unit inline_unit;			 /* of a batch of one plain entry */
-	struct queue *queue;				 /* NULL for a SYNC message */
-	struct worker_command *sync;			 /* the SYNC message, else NULL */
+	struct cache_batch cache;     /* the cursor */
+	union cache_unit inline_unit; /* of a batch of one plain entry */
+	struct queue *queue;	      /* NULL for a SYNC message */
+	struct worker_command *sync;  /* the SYNC message, else NULL */
 	const struct buffer_table *buffers;
 	struct batch_owner *owner;
-	uint64_t id;	      /* unique over all workers */
-	uint64_t fetch_order; /* of this worker: a grace period compares these */
+	struct scheduler_flow *flow; /* its queue's, or its message's */
+	uint64_t id;		     /* unique over all workers */
+	uint64_t fetch_order;	     /* of this worker: a grace period compares these */
 	uint64_t user_data;
 	uint64_t submit_ns; /* when it was handed over: the client's word, checked */
 	uint64_t fetched_ns, issue_start_ns, issue_end_ns, barrier_end_ns;
@@ -54,6 +55,7 @@ struct batch {
 	uint32_t reissues;
 	uint32_t copied; /* units copied so far */
 	uint32_t flags;	 /* DMASYNC_COMPLETION_* */
+	bool begun;	 /* had its first slice */
 	bool suspect_time;
 	bool cancelled; /* its queue or client goes away: nothing is published */
 

@@ -14,6 +14,7 @@
 
 #include "daemon/buffer/table.h"
 #include "daemon/config_value.h"
+#include "daemon/scheduler.h"
 #include "proto/message.h"
 
 #define KIB UINT64_C(1024)
@@ -31,12 +32,22 @@ static const struct config_key keys[] = {
 	 "CPUs of the workers, one each, in this order. Unset: the last ones the daemon may use."},
 	{"daemon", "spin_us", CONFIG_COUNT, AT(spin_us), 0, 10000, "microseconds", "50", true,
 	 "How long a worker without work looks on before it sleeps. With one CPU it never does."},
+	{"daemon", "slice_us", CONFIG_COUNT, AT(slice_us), 1, 10000, "microseconds", "50", true,
+	 "How long one queue has before the next one has its turn, by the cost measured at start."},
 	{"daemon", "slice_lines", CONFIG_COUNT, AT(slice_lines), 64, KIB *KIB, "line operations",
-	 "4096", true, "Line operations of one queue before the next one has its turn."},
+	 "4096", true, "Line operations of one queue before the next one has its turn, at most."},
+	{"daemon", "normal_share", CONFIG_COUNT, AT(normal_share), 1, SCHEDULER_SHARE_MAX,
+	 "percent", "10", true,
+	 "What batches of class normal have of a worker whatever realtime ones wait."},
+	{"daemon", "bulk_share", CONFIG_COUNT, AT(bulk_share), 1, SCHEDULER_SHARE_MAX, "percent",
+	 "5", true, "What batches of class bulk have of a worker whatever other ones wait."},
 	{"daemon", "log_level", CONFIG_LEVEL, AT(log_level), 0, 0, NULL, "info", true,
 	 "The least urgent messages that are logged."},
 	{"daemon", "observer_group", CONFIG_GROUP, AT(observer_group), 0, 0, NULL, NULL, false,
 	 "Group whose members may see the batch records of others. Root and the daemon's own user "
+	 "always may."},
+	{"daemon", "realtime_group", CONFIG_GROUP, AT(realtime_group), 0, 0, NULL, NULL, false,
+	 "Group whose members may have queues of class realtime. Root and the daemon's own user "
 	 "always may."},
 	{"daemon", "allow_simulated", CONFIG_BOOL, AT(allow_simulated), 0, 0, NULL, "no", true,
 	 "Whether clients may register simulated non-coherent buffers, which are for tests."},
@@ -118,6 +129,7 @@ void config_clear(struct config *config)
 	free(config->socket);
 	free(config->cpus);
 	free(config->observer_group);
+	free(config->realtime_group);
 	*config = (struct config){0};
 }
 

@@ -60,9 +60,12 @@ struct config {
 	uint32_t workers; /* not looked at where cpus is set */
 	char *cpus;	  /* "2,3": one worker each, in order; NULL: chosen */
 	uint32_t spin_us;
+	uint32_t slice_us;
 	uint32_t slice_lines;
+	uint32_t normal_share, bulk_share; /* percent */
 	int log_level;
 	char *observer_group;	   /* who may see others' batch records beside root and our user */
+	char *realtime_group;	   /* who may have realtime queues beside them */
 	bool allow_simulated;	   /* simulated buffers, for tests */
 	uint32_t helper_threads;   /* at least 2: one client never has them all */
 	uint32_t fence_timeout_ms; /* 0: no limit */

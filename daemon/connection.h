@@ -14,6 +14,7 @@
 
 #include "daemon/buffer/table.h"
 #include "daemon/daemon.h"
+#include "daemon/privilege.h"
 #include "proto/message_table.h"
 
 /* The kernel's SCM_MAX_FD: always offer room for all, what finds none is dropped inside recvmsg. */
@@ -62,6 +63,7 @@ struct client {
 	pid_t pid;
 	uid_t uid;
 	bool observer; /* sees others' batch records */
+	bool realtime; /* may have queues of that class */
 	char name[DMASYNC_NAME_SIZE];
 	uint64_t connected_ns;
 	bool refusal_logged, misdeed_logged; /* one line of the log each */
@@ -103,9 +105,7 @@ struct connections {
 	uint32_t syncs[64]; /* SYNC batches in work, by worker index */
 	bool mlock_logged;
 
-	char *observer_name; /* observer_group= when it was last looked up */
-	gid_t observer_gid;
-	bool observer_known;
+	struct privilege observers, realtime;
 
 	uint64_t log_window_ns; /* of the lines that clients can cause */
 	uint32_t log_lines, log_suppressed;
@@ -146,8 +146,6 @@ static inline bool client_alive(const struct client *client)
 void connections_worker_stopped(struct daemon *daemon, struct worker_command *command);
 /* After a client has gone. */
 void connections_check_stopped(struct daemon *daemon);
-/* May the peer of this socket see others' batch records: root, or in the observer group? */
-bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *peer);
 /*
  * A line about what a client did: one refusal (LOG_INFO) and one misdeed (above it) of each client,
  * and so many in all in ten seconds.

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,68 +24,8 @@
 
 #define ACCEPTS_PER_TURN 16
 #define ACCEPT_PAUSE_NS UINT64_C(100000000)
-#define GROUPS_MAX 65536u /* NGROUPS_MAX */
 
 /* ---- the peer ---- */
-
-/*
- * Looked up once for each new value, since that may ask the network: config.c has seen the group
- * there when it read the file.
- */
-static void find_observer_group(struct daemon *daemon)
-{
-	struct connections *connections = daemon->serving;
-	const char *name = daemon->config.observer_group ? daemon->config.observer_group : "";
-
-	if (connections->observer_name && strcmp(connections->observer_name, name) == 0)
-		return;
-	free(connections->observer_name);
-	connections->observer_name = strdup(name); /* NULL: looked up again next time */
-	connections->observer_known = false;
-	if (!name[0])
-		return;
-	struct group *group = getgrnam(name);
-
-	if (!group) {
-		log_warning("observer_group=%s: there is no such group, so only root sees others' "
-			    "batch records",
-			    name);
-		return;
-	}
-	connections->observer_gid = group->gr_gid;
-	connections->observer_known = true;
-}
-
-bool connection_is_observer(struct daemon *daemon, int fd, const struct ucred *peer)
-{
-	struct connections *connections = daemon->serving;
-	gid_t few[64], *groups = few;
-	socklen_t size = sizeof few;
-
-	/* Who runs the daemon could look into its memory anyway. */
-	if (peer->uid == 0 || peer->uid == geteuid())
-		return true;
-	find_observer_group(daemon);
-	if (!connections->observer_known)
-		return false;
-	if (peer->gid == connections->observer_gid)
-		return true;
-	int r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, few, &size);
-
-	if (r < 0 && errno == ERANGE && size <= GROUPS_MAX * sizeof(gid_t)) {
-		groups = malloc(size);
-		if (!groups)
-			return false;
-		r = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
-	}
-	bool found = false;
-
-	for (size_t i = 0; r == 0 && i < size / sizeof(gid_t); i++)
-		found |= groups[i] == connections->observer_gid;
-	if (groups != few)
-		free(groups);
-	return found;
-}
 
 /*
  * A process that forked and died leaves its socket open in its child. -ESRCH: it has died already.
@@ -174,7 +113,8 @@ static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct
 	client->pid_fd = pid_fd;
 	client->pid = peer->pid;
 	client->uid = peer->uid;
-	client->observer = connection_is_observer(daemon, fd, peer);
+	client->observer = privilege_granted(&daemon->serving->observers, fd, peer);
+	client->realtime = privilege_granted(&daemon->serving->realtime, fd, peer);
 	client->connected_ns = clock_ns();
 	client->owner.client_id = client->id;
 	client->owner.pid = (uint32_t)peer->pid;
@@ -304,7 +244,10 @@ int connections_start(struct daemon *daemon)
 	daemon->serving = connections;
 	connections->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	r = connections->reserve_fd < 0 ? -errno : 0;
-	find_observer_group(daemon);
+	privilege_look_up("observer_group", daemon->config.observer_group,
+			  "only root sees others' batch records", &connections->observers);
+	privilege_look_up("realtime_group", daemon->config.realtime_group,
+			  "only root may have realtime queues", &connections->realtime);
 	if (r == 0) {
 		connections->worker_stops =
 			calloc(daemon->worker_count, sizeof *connections->worker_stops);
@@ -395,7 +338,6 @@ void connections_free(struct daemon *daemon)
 	stop_listening(connections);
 	if (connections->reserve_fd >= 0)
 		close(connections->reserve_fd);
-	free(connections->observer_name);
 	free(connections->worker_stops);
 	free(connections);
 	daemon->serving = NULL;

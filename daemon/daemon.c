@@ -171,6 +171,11 @@ static enum daemon_status select_operations(struct daemon *daemon)
 		return DAEMON_FAILED;
 	}
 	find_errata(daemon);
+	r = cache_simulated_measure(&daemon->simulated_ps);
+	if (r < 0)
+		log_warning("the cost of simulated line operations cannot be measured: %s; their "
+			    "slices are slice_lines=%" PRIu32 " long",
+			    strerror(-r), daemon->config.slice_lines);
 	daemon->kernel_backend = dmabufs_may_exist();
 	if (daemon->cache.line)
 		return DAEMON_DRAINED;
@@ -242,7 +247,11 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 				.cpu = cpus[i],
 				.cache = &daemon->cache,
 				.spin_us = daemon->config.spin_us,
+				.slice_us = daemon->config.slice_us,
 				.slice_lines = daemon->config.slice_lines,
+				.normal_share = daemon->config.normal_share,
+				.bulk_share = daemon->config.bulk_share,
+				.simulated_ps = daemon_simulated_ps(daemon),
 				.max_batch_lines = daemon->config.max_batch_lines,
 				.fence_timeout_ms = daemon->config.fence_timeout_ms,
 				.events = &daemon->events,

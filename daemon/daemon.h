@@ -22,8 +22,9 @@ struct repin;
 struct daemon {
 	struct config config;
 	struct cache cache;
-	uint32_t errata; /* DMASYNC_ERRATUM_* in force */
-	bool kernel_backend; /* a dma-heap or udmabuf may exist here, so DMA_BUF_IOCTL_SYNC can */
+	uint32_t errata;       /* DMASYNC_ERRATUM_* in force */
+	uint32_t simulated_ps; /* of one simulated line operation, measured at start */
+	bool kernel_backend;   /* a dma-heap or udmabuf may exist here, so DMA_BUF_IOCTL_SYNC can */
 	struct loop *loop;
 	struct helpers *helpers;
 	struct notify *notify; /* sd_notify: readiness, status, watchdog (notify.c) */
@@ -82,6 +83,8 @@ int connections_start(struct daemon *daemon);
  * workers are then to be joined.
  */
 void connections_stop(struct daemon *daemon);
+/* For the workers: picoseconds, 0 where the configuration allows no simulated buffers. */
+uint32_t daemon_simulated_ps(const struct daemon *daemon);
 /* After loop, workers and helpers have ended. Safe where they never started. */
 void connections_free(struct daemon *daemon);
 /* An answer of a worker, from daemon.c's events watch. */

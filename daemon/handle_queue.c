@@ -114,10 +114,14 @@ static bool may_create(struct client *client, const struct request *request)
 			     create->klass);
 		return false;
 	}
-	if (create->klass != DMASYNC_CLASS_NORMAL) {
-		client_error(client, request->opcode, request->cookie, -EPERM,
-			     "class %s is not granted: this daemon serves class normal only",
-			     create->klass == DMASYNC_CLASS_REALTIME ? "realtime" : "bulk");
+	if (create->klass == DMASYNC_CLASS_REALTIME && !client->realtime) {
+		const char *group = client->daemon->config.realtime_group;
+
+		client_error(
+			client, request->opcode, request->cookie, -EPERM,
+			"class realtime is not granted to user %u: it is for root, the daemon's "
+			"own user and the members of realtime_group in [daemon], which is %s",
+			(unsigned)client->uid, group ? group : "not set");
 		return false;
 	}
 	if (!sizes_are_right(client, request))
@@ -162,6 +166,8 @@ static int create(struct client *client, const struct dmasync_queue_create *requ
 	queue->queue->buffers = &client->buffers;
 	queue->queue->owner = &client->owner;
 	queue->queue->id = take_id(client);
+	queue->queue->uid = client->uid;
+	queue->queue->klass = (enum dmasync_class)request->klass;
 	queue->next = client->queues;
 	client->queues = queue;
 	client->queue_count++;

@@ -109,6 +109,7 @@ void handle_sync(struct client *client, struct request *request)
 		return;
 	}
 	command->client = client;
+	command->uid = client->uid;
 	command->buffers = &client->buffers;
 	command->owner = &client->owner;
 	command->submit_ns = clock_ns();
@@ -127,6 +128,12 @@ void sync_answered(struct worker_command *command)
 		~DMASYNC_COMPLETION_EXTENDED; /* of a ring's slot: here all is sent */
 	client->daemon->serving->syncs[worker_index(command->worker)]--;
 	request_end(client);
+	if (command->error < 0) {
+		client_error(client, DMASYNC_OP_SYNC, command->cookie, command->error,
+			     "the daemon has no memory for the batch; try again");
+		free_sync(command);
+		return;
+	}
 	client_reply(client, DMASYNC_OP_SYNC, command->cookie, &reply, sizeof reply, NULL, 0);
 	if (reply.completion.reason == DMASYNC_REASON_FAULT)
 		client_faulted(client);

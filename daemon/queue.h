@@ -12,6 +12,7 @@
 
 #include "daemon/batch.h"
 #include "daemon/buffer/table.h"
+#include "daemon/scheduler.h"
 #include "proto/message.h"
 #include "proto/ring_access.h"
 
@@ -29,7 +30,9 @@ struct queue {
 	struct worker *worker;
 	const struct buffer_table *buffers; /* of the client */
 	struct batch_owner *owner;
-	uint32_t id;		  /* on its connection */
+	uint32_t id;  /* on its connection */
+	uint32_t uid; /* of the client */
+	enum dmasync_class klass;
 	uint64_t created_ns;	  /* no submission can be older */
 	struct dmasync_ring ring; /* the daemon's mapping of the memfd */
 	void *memory;
@@ -42,6 +45,7 @@ struct queue {
 	/* worker */
 	struct queue *next, *previous; /* the worker's queues */
 	struct batch batch;
+	struct scheduler_flow flow;
 	uint32_t fetched;	   /* position of the next submission to fetch */
 	uint32_t completed;	   /* position of the next completion to publish */
 	uint32_t completions_read; /* last valid value of the client's index */

@@ -24,11 +24,20 @@ static void tune_workers(struct daemon *daemon)
 		}
 		command->type = WORKER_TUNE;
 		command->spin_us = daemon->config.spin_us;
+		command->slice_us = daemon->config.slice_us;
 		command->slice_lines = daemon->config.slice_lines;
+		command->normal_share = daemon->config.normal_share;
+		command->bulk_share = daemon->config.bulk_share;
+		command->simulated_ps = daemon_simulated_ps(daemon);
 		command->max_batch_lines = daemon->config.max_batch_lines;
 		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
 		worker_post(daemon->workers[i], command);
 	}
+}
+
+uint32_t daemon_simulated_ps(const struct daemon *daemon)
+{
+	return daemon->config.allow_simulated ? daemon->simulated_ps : 0;
 }
 
 void daemon_fit_config(const struct daemon *daemon, struct config *config)

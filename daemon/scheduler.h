@@ -1,52 +1,85 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which batch has its slice next: a runnable list, first come first served, a batch that used up
- * its slice going to the end. One worker's own; nothing is allocated. Classes and shares belong
- * here.
+ * Which batch has its slice next: classes in order, each with a guaranteed share; within a class
+ * deficit round-robin over users, their connections and their queues. One worker's own; only
+ * scheduler_attach() allocates, and a batch never waits for it.
+ *
+ * Work is counted in credit, one for what takes about as long as a line operation. Everybody in
+ * line gets a slice's worth of credit each time round and has his turn until it is used up. A slice
+ * is not cut to what is left: who overdraws pays with his next turn, and who leaves the line keeps
+ * the debt, but no credit.
  */
 #ifndef DMASYNC_SCHEDULER_H
 #define DMASYNC_SCHEDULER_H
 
-#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "daemon/batch.h"
+#include "proto/types.h"
 
-struct scheduler {
-	struct batch *first, *last;
+struct batch;
+
+/* A class, a user, a connection or a flow. The first three have the next ones in their line. */
+struct scheduler_node {
+	struct scheduler_node *parent;		/* NULL: a class */
+	struct scheduler_node *next, *previous; /* in the parent's line */
+	struct scheduler_node *first, *last;	/* its own line */
+	int64_t credit;
+	bool in_line;
 };
 
-static inline void scheduler_add(struct scheduler *scheduler, struct batch *batch)
-{
-	batch->next_runnable = NULL;
-	batch->previous_runnable = scheduler->last;
-	if (scheduler->last)
-		scheduler->last->next_runnable = batch;
-	else
-		scheduler->first = batch;
-	scheduler->last = batch;
-}
+/* A user or a connection of one class. */
+struct scheduler_group {
+	struct scheduler_node node;		/* first */
+	struct scheduler_group *next, *members; /* members: of a user, his connections */
+	uint64_t key;				/* uid, or the address of the client */
+	uint32_t count;				/* of members, or of a connection's flows */
+};
 
-static inline void scheduler_remove(struct scheduler *scheduler, struct batch *batch)
-{
-	if (batch->previous_runnable)
-		batch->previous_runnable->next_runnable = batch->next_runnable;
-	else
-		scheduler->first = batch->next_runnable;
-	if (batch->next_runnable)
-		batch->next_runnable->previous_runnable = batch->previous_runnable;
-	else
-		scheduler->last = batch->previous_runnable;
-	batch->next_runnable = batch->previous_runnable = NULL;
-}
+/* What has one batch at a time in line: a queue, or a SYNC message. */
+struct scheduler_flow {
+	struct scheduler_node node;	    /* first */
+	struct batch *batch;		    /* NULL: none is runnable */
+	struct scheduler_group *connection; /* NULL: not attached */
+	enum dmasync_class klass;
+};
 
-/* Takes the next one off the list; NULL where none is runnable. */
-static inline struct batch *scheduler_take(struct scheduler *scheduler)
-{
-	struct batch *batch = scheduler->first;
+struct scheduler {
+	struct scheduler_node line[DMASYNC_CLASSES];
+	struct scheduler_group *users[DMASYNC_CLASSES];
+	uint32_t share[DMASYNC_CLASSES]; /* percent, guaranteed; REALTIME's is not looked at */
+	int64_t owed[DMASYNC_CLASSES];	 /* of its share, in hundredths of credit */
+	int64_t quantum;		 /* credit of one slice */
+	enum dmasync_class last;	 /* that had a slice */
+};
 
-	if (batch)
-		scheduler_remove(scheduler, batch);
-	return batch;
-}
+/* 0 < quantum; shares in percent, at most SCHEDULER_SHARE_MAX. Also while batches are in line. */
+#define SCHEDULER_SHARE_MAX 25u
+void scheduler_tune(struct scheduler *scheduler, uint32_t quantum, uint32_t normal_share,
+		    uint32_t bulk_share);
+
+/* -ENOMEM. The client's address is compared, never followed. */
+int scheduler_attach(struct scheduler *scheduler, struct scheduler_flow *flow,
+		     enum dmasync_class klass, uint32_t uid, const void *client);
+void scheduler_detach(struct scheduler *scheduler, struct scheduler_flow *flow);
+/* What flows that were never detached leave behind. */
+void scheduler_free(struct scheduler *scheduler);
+
+/* Puts the flow in line with this batch, at the end where it was not in line already. */
+void scheduler_add(struct scheduler *scheduler, struct scheduler_flow *flow, struct batch *batch);
+/* Out of line. Fine where it is not in line. */
+void scheduler_remove(struct scheduler *scheduler, struct scheduler_flow *flow);
+
+/*
+ * Who has the next slice; NULL where nobody is in line. It stays in line. In constant time: at each
+ * of the three levels who is at the head has credit, or has used it up in the slice just now and is
+ * sent to the end.
+ */
+struct scheduler_flow *scheduler_next(struct scheduler *scheduler);
+
+/* What was done for it. */
+void scheduler_charge(struct scheduler *scheduler, struct scheduler_flow *flow, uint32_t credit);
+
+bool scheduler_is_empty(const struct scheduler *scheduler);
 
 #endif

@@ -23,8 +23,8 @@
 #define TURNS_PER_CLOCK 32u
 
 /*
- * True where something was there to do. What has just been submitted is put in line before the
- * batch that used up its slice in the turn before: it waits for one slice, not for two.
+ * One slice at most; true where something was there to do. What was submitted during the slice
+ * before is put in line before the next one is chosen: it waits for one slice, not for two.
  */
 static bool turn(struct worker *worker)
 {
@@ -32,10 +32,10 @@ static bool turn(struct worker *worker)
 
 	for (struct queue *queue = worker->queues; queue; queue = queue->next)
 		worked |= worker_poll_queue(worker, queue);
-	if (worker->again) {
-		scheduler_add(&worker->scheduler, worker->again);
-		worker->again = NULL;
-	}
+	/* It stays in line where its next batch is there: only then is its turn not over. */
+	if (worker->served && !worker->served->flow.batch)
+		scheduler_remove(&worker->scheduler, &worker->served->flow);
+	worker->served = NULL;
 	if (!mailbox_is_empty(&worker->commands)) {
 		worker_handle_commands(worker);
 		worked = true;
@@ -53,10 +53,11 @@ static bool turn(struct worker *worker)
 		worker_settle(worker);
 	}
 
-	struct batch *batch = scheduler_take(&worker->scheduler);
+	const struct scheduler_flow *flow = scheduler_next(&worker->scheduler);
 
-	if (batch) {
-		worker_run_batch(worker, batch);
+	if (flow) {
+		worker->served = flow->batch->queue;
+		worker_run_batch(worker, flow->batch);
 		worked = true;
 	}
 	return worked;
@@ -178,6 +179,7 @@ static void free_worker(struct worker *worker)
 		close(worker->page_fd);
 	if (worker->wake_fd >= 0)
 		close(worker->wake_fd);
+	scheduler_free(&worker->scheduler);
 	free(worker->slots);
 	free(worker->generations);
 	free(worker);
@@ -217,6 +219,7 @@ int worker_start(const struct worker_params *params, struct worker **ret)
 	atomic_init(&worker->cpu, params->cpu);
 	if (worker->params.count == 0)
 		worker->params.count = 1;
+	worker_tuned(worker);
 	worker->page_fd = -1;
 	worker->wake_fd = eventfd(0, EFD_CLOEXEC);
 	r = worker->wake_fd < 0 ? -errno : make_page(worker);

@@ -26,7 +26,7 @@ enum worker_command_type {
 	WORKER_CLIENT_STOP,  /* client: drop all it has in work; answered when let go of */
 	WORKER_BUFFER_GRACE, /* client: answered when all its batches fetched so far are done */
 	WORKER_SYNC,	     /* units[count]: a batch of a SYNC message; answered with result */
-	WORKER_TUNE,	     /* spin_us, slice_lines, max_batch_lines, fence_timeout_ms */
+	WORKER_TUNE,	     /* spin_us to max_batch_lines */
 	WORKER_STOP,	     /* drain what is submitted, answer, end the thread; not what waits
 			      * for a fence, nor what comes behind it in its queue */
 	/* what nobody asked for, in queue->event: the queue's own memory, not to be freed */
@@ -44,14 +44,17 @@ struct worker_command {
 	struct worker *worker; /* set by worker_post() */
 	struct queue *queue;
 	struct client *client;
-	uint32_t spin_us, slice_lines, fence_timeout_ms;
+	uint32_t spin_us, slice_us, slice_lines, normal_share, bulk_share, simulated_ps;
+	uint32_t fence_timeout_ms;
 	uint64_t max_batch_lines;
 	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
 	const char *text; /* BROKEN: a constant sentence */
 
-	/* SYNC: the batch. The control thread fills client, buffers, owner, user_data,
-	 * submit_ns, units, units_size, count. */
-	struct batch batch; /* the worker's */
+	/* SYNC: the batch, of class normal. The control thread fills client, uid, buffers, owner,
+	 * user_data, submit_ns, units, units_size, count. error: -ENOMEM, nothing was done. */
+	struct batch batch;	    /* the worker's */
+	struct scheduler_flow flow; /* the worker's */
+	uint32_t uid;
 	const struct buffer_table *buffers;
 	struct batch_owner *owner;
 	uint64_t user_data;
@@ -86,7 +89,10 @@ struct worker_params {
 	int cpu;		   /* at start; -1: not pinned */
 	const struct cache *cache; /* outlives the worker */
 	uint32_t spin_us;	   /* before sleeping; 0: never spins */
-	uint32_t slice_lines;	   /* line operations before another queue's turn */
+	uint32_t slice_us;    /* of one slice, by the cost measured at start; 0: no such limit */
+	uint32_t slice_lines; /* line operations before another queue's turn, at most */
+	uint32_t normal_share, bulk_share; /* percent, guaranteed */
+	uint32_t simulated_ps;		   /* of one simulated line operation; 0: there are none */
 	uint64_t max_batch_lines;
 	uint32_t fence_timeout_ms; /* of one batch; 0: waits as long as it takes */
 	struct mailbox *events;	   /* answers and events go here ... */

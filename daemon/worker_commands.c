@@ -9,6 +9,9 @@
 #include "daemon/clock.h"
 #include "daemon/worker_internal.h"
 
+#define PS_PER_US UINT64_C(1000000)
+#define SLICE_MIN 64u /* as slice_lines' least; below, the turns cost more than the work */
+
 void worker_answer(struct worker *worker, struct worker_command *command)
 {
 	command->worker = worker;
@@ -47,8 +50,15 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 {
 	struct queue *queue = command->queue;
 
-	command->error = worker_ring_add_queue(worker, queue);
+	command->error = scheduler_attach(&worker->scheduler, &queue->flow, queue->klass,
+					  queue->uid, queue->client);
 	if (command->error == 0) {
+		command->error = worker_ring_add_queue(worker, queue);
+		if (command->error < 0)
+			scheduler_detach(&worker->scheduler, &queue->flow);
+	}
+	if (command->error == 0) {
+		queue->batch.flow = &queue->flow;
 		queue->batch.queue = queue;
 		queue->batch.buffers = queue->buffers;
 		queue->batch.owner = queue->owner;
@@ -67,6 +77,9 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 static void unlink_queue(struct worker *worker, struct queue *queue)
 {
 	worker_ring_remove_queue(worker, queue);
+	scheduler_detach(&worker->scheduler, &queue->flow);
+	if (worker->served == queue)
+		worker->served = NULL;
 	if (queue->previous)
 		queue->previous->next = queue->next;
 	else
@@ -119,6 +132,40 @@ static void drain(struct worker *worker, struct worker_command *command)
 	}
 }
 
+static void start_sync(struct worker *worker, struct worker_command *command)
+{
+	command->error = scheduler_attach(&worker->scheduler, &command->flow, DMASYNC_CLASS_NORMAL,
+					  command->uid, command->client);
+	if (command->error < 0) {
+		worker_answer(worker, command);
+		return;
+	}
+	add_pending(&worker->syncs, command);
+	worker_start_sync(worker, command);
+}
+
+/* As many line operations as slice_us has room for, by the dearest of them. */
+void worker_tuned(struct worker *worker)
+{
+	const struct worker_params *params = &worker->params;
+	uint64_t dearest_ps = params->cache->clean_ps;
+
+	if (params->cache->flush_ps > dearest_ps)
+		dearest_ps = params->cache->flush_ps;
+	if (params->simulated_ps > dearest_ps)
+		dearest_ps = params->simulated_ps;
+	worker->slice = params->slice_lines > SLICE_MIN ? params->slice_lines : SLICE_MIN;
+	if (params->slice_us && dearest_ps) {
+		uint64_t lines = params->slice_us * PS_PER_US / dearest_ps;
+
+		if (lines < SLICE_MIN)
+			lines = SLICE_MIN;
+		if (lines < worker->slice)
+			worker->slice = (uint32_t)lines;
+	}
+	scheduler_tune(&worker->scheduler, worker->slice, params->normal_share, params->bulk_share);
+}
+
 static void handle(struct worker *worker, struct worker_command *command)
 {
 	switch (command->type) {
@@ -144,14 +191,18 @@ static void handle(struct worker *worker, struct worker_command *command)
 		add_pending(&worker->graces, command);
 		break;
 	case WORKER_SYNC:
-		add_pending(&worker->syncs, command);
-		worker_start_sync(worker, command);
+		start_sync(worker, command);
 		break;
 	case WORKER_TUNE:
 		worker->params.spin_us = command->spin_us;
+		worker->params.slice_us = command->slice_us;
 		worker->params.slice_lines = command->slice_lines;
+		worker->params.normal_share = command->normal_share;
+		worker->params.bulk_share = command->bulk_share;
+		worker->params.simulated_ps = command->simulated_ps;
 		worker->params.max_batch_lines = command->max_batch_lines;
 		worker->params.fence_timeout_ms = command->fence_timeout_ms;
+		worker_tuned(worker);
 		worker_answer(worker, command);
 		break;
 	case WORKER_STOP:
@@ -178,6 +229,7 @@ void worker_handle_commands(struct worker *worker)
 
 void worker_sync_done(struct worker *worker, struct worker_command *command)
 {
+	scheduler_detach(&worker->scheduler, &command->flow);
 	remove_pending(&worker->syncs, command);
 	worker_answer(worker, command);
 }
@@ -231,7 +283,7 @@ static bool grace_over(const struct worker *worker, const struct worker_command 
 
 static bool drained(struct worker *worker)
 {
-	if (worker->scheduler.first || worker->syncs)
+	if (!scheduler_is_empty(&worker->scheduler) || worker->syncs)
 		return false;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next)
 		if (queue->batch.phase != BATCH_FREE || worker_queue_has_work(worker, queue))

@@ -71,6 +71,7 @@ bool worker_await_fences(struct worker *worker, struct batch *batch)
 		batch->fence_timeout.tv_nsec = (int64_t)(left % NS_PER_S);
 	}
 	batch->phase = BATCH_FENCE;
+	scheduler_remove(&worker->scheduler, batch->flow);
 	batch->fence_start_ns = now;
 	/* One after the other: the last one decides, whatever the order. */
 	worker_ring_poll_fence(worker, batch, fence_fd(&cache->fences[0]),
@@ -88,5 +89,5 @@ void worker_fence_polled(struct worker *worker, struct batch *batch, int result)
 	worker->fences--;
 	if (result < 0 && result != -ECANCELED && result != -EINTR && result != -EAGAIN)
 		batch->fence_error = result;
-	scheduler_add(&worker->scheduler, batch);
+	scheduler_add(&worker->scheduler, batch->flow, batch);
 }

@@ -10,11 +10,11 @@
 #include "daemon/scheduler.h"
 #include "daemon/worker.h"
 
-/* Units copied and checked before another batch's turn. */
+/* Units copied at once, while the next ones are on their way. */
 #define CHECK_CHUNK 512u
 
 struct worker {
-	struct worker_params params; /* spin_us and slice_lines may be tuned */
+	struct worker_params params; /* some of it may be tuned */
 	pthread_t thread;
 	int start_error; /* of the thread, until it says that it runs */
 
@@ -41,7 +41,9 @@ struct worker {
 	uint32_t *generations;
 	uint32_t slot_count;
 	struct scheduler scheduler;
-	struct batch *again;	       /* has used up its slice; in line from the next turn on */
+	uint32_t slice;		       /* credit of one: line operations and what costs as much */
+	uint32_t spent, paid;	       /* of this slice; and how much of it was charged */
+	struct queue *served;	       /* had the last slice */
 	struct worker_command *syncs;  /* SYNC batches in work */
 	struct worker_command *graces; /* WORKER_BUFFER_GRACE, waiting */
 	struct worker_command *stops;  /* WORKER_CLIENT_STOP, waiting */
@@ -74,6 +76,7 @@ void worker_ring_poll_fence(struct worker *worker, struct batch *batch, int fd, 
 void worker_ring_cancel_fence(struct worker *worker, struct batch *batch);
 
 /* worker_commands.c: what the control thread asks for */
+void worker_tuned(struct worker *worker); /* params were changed */
 void worker_handle_commands(struct worker *worker);
 void worker_answer(struct worker *worker, struct worker_command *command);
 void worker_sync_done(struct worker *worker, struct worker_command *command);

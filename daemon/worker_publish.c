@@ -114,6 +114,7 @@ static void publish(struct worker *worker, struct batch *batch,
 			notify(queue);
 	}
 	batch->phase = BATCH_FREE;
+	batch->flow->batch = NULL; /* out of line when its queue was looked at and is empty */
 	add_record(worker, batch, completion, end_ns);
 	count_times(worker, batch, completion, end_ns);
 	count_owner(owner, completion);

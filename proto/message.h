@@ -115,7 +115,7 @@ struct dmasync_queue_create {
 	struct dmasync_message header;
 	uint32_t depth; /* 16: a power of two, 2 to max_depth */
 	uint32_t units; /* 20: a power of two, 2 to max_units */
-	uint32_t klass; /* 24: enum dmasync_class; layout 1 grants NORMAL */
+	uint32_t klass; /* 24: enum dmasync_class */
 	uint32_t flags; /* 28: 0 */
 };
 

@@ -50,6 +50,7 @@ enum dmasync_class {
 	DMASYNC_CLASS_REALTIME = 1,
 	DMASYNC_CLASS_BULK = 2,
 };
+#define DMASYNC_CLASSES 3
 
 /* The four phases a batch's time is told in, and the index of their histograms. */
 enum dmasync_phase {

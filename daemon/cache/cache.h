@@ -118,5 +118,7 @@ extern const struct cache_ops cache_simulated_ops;
 /* Maps the file of a simulated buffer (3 * size bytes) as above; *ret is the CPU region. */
 int cache_simulated_map(int fd, uint64_t size, void **ret);
 void cache_simulated_unmap(void *cpu_region);
+/* What one operation costs on dirty lines, in picoseconds; makes and frees a buffer for it. */
+int cache_simulated_measure(uint32_t *ret_ps);
 
 #endif

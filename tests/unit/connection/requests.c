@@ -2,6 +2,7 @@
 /* Requests by raw bytes: see requests.h. */
 #include "tests/unit/connection/requests.h"
 
+#include <grp.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,16 +79,23 @@ int requests_remove(int socket, uint32_t handle)
 			     &reply);
 }
 
-int requests_queue(int socket, uint32_t depth, uint32_t units, union reply *ret,
-		   int fds[DMASYNC_QUEUE_FDS])
+int requests_queue_of_class(int socket, enum dmasync_class klass, uint32_t depth, uint32_t units,
+			    union reply *ret, int fds[DMASYNC_QUEUE_FDS])
 {
-	struct dmasync_queue_create create = {.depth = depth, .units = units};
+	struct dmasync_queue_create create = {
+		.depth = depth, .units = units, .klass = (uint32_t)klass};
 	size_t count = DMASYNC_QUEUE_FDS;
 	int r = call_with_fds(socket, DMASYNC_OP_QUEUE_CREATE, &create, sizeof create, NULL, 0, ret,
 			      fds, &count);
 
 	check_int(count, r == 0 ? DMASYNC_QUEUE_FDS : 0);
 	return r;
+}
+
+int requests_queue(int socket, uint32_t depth, uint32_t units, union reply *ret,
+		   int fds[DMASYNC_QUEUE_FDS])
+{
+	return requests_queue_of_class(socket, DMASYNC_CLASS_NORMAL, depth, units, ret, fds);
 }
 
 int requests_queue_remove(int socket, uint32_t queue)
@@ -145,4 +153,18 @@ void requests_same_holdings(const struct harness_daemon *daemon, struct requests
 {
 	harness_until(harness_count_fds(daemon->pid) == before.fds, 5000);
 	harness_until(harness_count_shared_maps(daemon->pid) == before.shared_maps, 5000);
+}
+
+int requests_connect_as_nobody(const struct harness_daemon *daemon, const gid_t *groups,
+			       size_t count)
+{
+	int socket;
+
+	check_int(setgroups(count, groups), 0);
+	check_int(setegid(65534), 0);
+	check_int(seteuid(65534), 0);
+	socket = requests_connect(daemon);
+	check_int(seteuid(0), 0);
+	check_int(setegid(0), 0);
+	return socket;
 }

@@ -27,6 +27,9 @@ union reply {
 
 /* Connected and greeted. */
 int requests_connect(const struct harness_daemon *daemon);
+/* As root: connected as user and group 65534 with these groups. */
+int requests_connect_as_nobody(const struct harness_daemon *daemon, const gid_t *groups,
+			       size_t count);
 
 /* Fills in the header (size, opcode, a new cookie), calls, and returns the errno of the answer. */
 int requests_call(int socket, uint16_t opcode, void *request, size_t size, const int *fds,
@@ -42,7 +45,9 @@ int requests_add(int socket, int fd, uint32_t flags, enum dmasync_backend backen
 		 union reply *ret);
 int requests_remove(int socket, uint32_t handle);
 
-/* QUEUE_CREATE; the errno. */
+/* QUEUE_CREATE; the errno. Without a class it is NORMAL. */
+int requests_queue_of_class(int socket, enum dmasync_class klass, uint32_t depth, uint32_t units,
+			    union reply *ret, int fds[DMASYNC_QUEUE_FDS]);
 int requests_queue(int socket, uint32_t depth, uint32_t units, union reply *ret,
 		   int fds[DMASYNC_QUEUE_FDS]);
 int requests_queue_remove(int socket, uint32_t queue);

@@ -2,11 +2,13 @@
 /* QUEUE_CREATE, QUEUE_REMOVE and what goes through a queue, by raw ring access. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/connection/requests.h"
@@ -198,8 +200,6 @@ static void queues_that_are_refused(void)
 		create_refused(socket, bad[i], 16, DMASYNC_CLASS_NORMAL, -EINVAL, "max_depth=256");
 		create_refused(socket, 16, bad[i], DMASYNC_CLASS_NORMAL, -EINVAL, "max_units=256");
 	}
-	create_refused(socket, 16, 16, DMASYNC_CLASS_REALTIME, -EPERM, "realtime");
-	create_refused(socket, 16, 16, DMASYNC_CLASS_BULK, -EPERM, "bulk");
 	create_refused(socket, 16, 16, 3, -EINVAL, "class");
 	requests_same_holdings(&daemon, before);
 
@@ -213,6 +213,48 @@ static void queues_that_are_refused(void)
 	ring_close(&rings[0]);
 	ring_close(&rings[1]);
 	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+static void create_class(int socket, enum dmasync_class klass)
+{
+	int fds[DMASYNC_QUEUE_FDS];
+	union reply reply;
+
+	check_int(requests_queue_of_class(socket, klass, 16, 16, &reply, fds), 0);
+	for (int i = 0; i < DMASYNC_QUEUE_FDS; i++)
+		close(fds[i]);
+}
+
+/* Realtime for who may: root, our own user, the group; normal and bulk for everybody. */
+static void classes_are_granted_or_refused(void)
+{
+	static const char config[] = "[daemon]\nrealtime_group=daemon\n";
+	const struct group *group = getgrnam("daemon");
+	struct harness_daemon daemon;
+	gid_t realtime[2];
+
+	if (geteuid() != 0 || !group)
+		harness_skip("needs root, and a group named daemon");
+	realtime[0] = 12345;
+	realtime[1] = group->gr_gid;
+	harness_daemon_start(&daemon, config, NULL);
+	check_int(chmod(harness_directory(), 0755), 0);
+	check_int(chmod(daemon.socket, 0666), 0);
+	int root = requests_connect(&daemon);
+	int nobody = requests_connect_as_nobody(&daemon, NULL, 0);
+	int member = requests_connect_as_nobody(&daemon, realtime, 2);
+
+	create_class(root, DMASYNC_CLASS_REALTIME);
+	create_class(member, DMASYNC_CLASS_REALTIME);
+	create_refused(nobody, 16, 16, DMASYNC_CLASS_REALTIME, -EPERM,
+		       "realtime_group in [daemon]");
+	create_refused(nobody, 16, 16, DMASYNC_CLASS_REALTIME, -EPERM, "user 65534");
+	create_class(nobody, DMASYNC_CLASS_NORMAL);
+	create_class(nobody, DMASYNC_CLASS_BULK);
+	close(root);
+	close(nobody);
+	close(member);
 	harness_daemon_stop(&daemon);
 }
 
@@ -411,6 +453,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(batches_through_a_queue),
 	HARNESS_CASE(queue_fds),
 	HARNESS_CASE(queues_that_are_refused),
+	HARNESS_CASE(classes_are_granted_or_refused),
 	HARNESS_CASE(unread_answers),
 	HARNESS_CASE(buffer_removed_under_a_batch),
 	HARNESS_CASE(broken_ring),

@@ -86,20 +86,6 @@ static uint32_t batches_seen(int socket, uint32_t most, union reply *ret)
 	return ret->batches.count;
 }
 
-/* Connected as user and group 65534 with these groups. */
-static int connect_as_nobody(const struct harness_daemon *daemon, const gid_t *groups, size_t count)
-{
-	int socket;
-
-	check_int(setgroups(count, groups), 0);
-	check_int(setegid(65534), 0);
-	check_int(seteuid(65534), 0);
-	socket = requests_connect(daemon);
-	check_int(seteuid(0), 0);
-	check_int(setegid(0), 0);
-	return socket;
-}
-
 static void others_records(void)
 {
 	struct harness_daemon daemon;
@@ -116,8 +102,8 @@ static void others_records(void)
 	check_int(chmod(harness_directory(), 0755), 0);
 	check_int(chmod(daemon.socket, 0666), 0);
 	int root = requests_connect(&daemon);
-	int nobody = connect_as_nobody(&daemon, NULL, 0);
-	int observer = connect_as_nobody(&daemon, (const gid_t[]){12345, observers}, 2);
+	int nobody = requests_connect_as_nobody(&daemon, NULL, 0);
+	int observer = requests_connect_as_nobody(&daemon, (const gid_t[]){12345, observers}, 2);
 
 	run_syncs(root, 7);
 	run_syncs(nobody, 4);

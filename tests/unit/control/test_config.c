@@ -68,7 +68,11 @@ static void test_defaults(void **state)
 	assert_null(config.cpus);
 	assert_int_equal(config.workers, 1);
 	assert_int_equal(config.spin_us, 50);
+	assert_int_equal(config.slice_us, 50);
 	assert_int_equal(config.slice_lines, 4096);
+	assert_int_equal(config.normal_share, 10);
+	assert_int_equal(config.bulk_share, 5);
+	assert_null(config.realtime_group);
 	assert_int_equal(config.log_level, LOG_INFO);
 	assert_false(config.allow_simulated);
 	assert_true(config.max_buffer_bytes == UINT64_C(1) << 30);
@@ -91,6 +95,7 @@ static void test_every_type(void **state)
 				   "  cpus=1,4-6 ; and another\n"
 				   "log_level = debug\n"
 				   "observer_group = root\n"
+				   "realtime_group = daemon\n"
 				   "allow_simulated = yes\n"
 				   "\n"
 				   "[limits]\n"
@@ -108,6 +113,7 @@ static void test_every_type(void **state)
 	assert_string_equal(config.cpus, "1,4-6");
 	assert_int_equal(config.log_level, LOG_DEBUG);
 	assert_string_equal(config.observer_group, "root");
+	assert_string_equal(config.realtime_group, "daemon");
 	assert_true(config.allow_simulated);
 	assert_true(config.max_buffer_bytes == UINT64_C(64) << 20);
 	assert_true(config.max_total_buffer_bytes == UINT64_C(1) << 40);
@@ -188,8 +194,9 @@ static void test_unknown_keys(void **state)
 	assert_refused(
 		"[daemon]\ncolour = red\n",
 		":2: unknown key colour in [daemon]; its keys are socket workers cpus spin_us "
-		"slice_lines log_level observer_group allow_simulated helper_threads "
-		"fence_timeout_ms second_pass");
+		"slice_us slice_lines normal_share bulk_share log_level observer_group "
+		"realtime_group allow_simulated helper_threads fence_timeout_ms "
+		"second_pass");
 	assert_refused("[deamon]\nspin_us = 1\n",
 		       ":2: unknown section [deamon]; the sections are [daemon], [limits] and "
 		       "[exporter NAME]");
