@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "client/inline.h"
 #include "client/internal.h"
 
 DMASYNC_PUBLIC int dmasync_batch_begin(struct dmasync_queue *queue, struct dmasync_batch **ret)
@@ -291,8 +292,12 @@ DMASYNC_PUBLIC int dmasync_batch_submit(struct dmasync_batch *batch, uint64_t us
 	dmasync_ring_submit(&queue->ring, position, &submission);
 	/* Release: the batch is in the ring. Pairs with the acquire in queues_drain(). */
 	atomic_store_explicit(&queue->submitted, position + 1, memory_order_release);
-	if (dmasync_ring_is_sleeping(&queue->worker_page->sleeping))
+	if (queue->in_process) {
+		if (!inline_worker_run(queue->in_process))
+			queue->error = -EPROTO;
+	} else if (dmasync_ring_is_sleeping(&queue->worker_page->sleeping)) {
 		doorbell_ring(queue);
+	}
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/inline.h"
 #include "client/internal.h"
 #include "daemon/cache/cache.h"
 
@@ -68,6 +69,8 @@ static int add(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer
 	if (r < 0)
 		return r;
 	request.backend = (uint32_t)backend;
+	if (ds->in_process)
+		return inline_buffer_add(ds, ds->in_process, fd, &request, ret);
 	r = control_call(ds, DMASYNC_OP_BUFFER_ADD, &request.header, sizeof request, fd, &reply);
 	if (r < 0)
 		return r;
@@ -177,7 +180,9 @@ DMASYNC_PUBLIC void dmasync_buffer_destroy(struct dmasync_buffer *buffer)
 	/* The daemon refuses a batch that it fetches after the removal: let it fetch them first. */
 	queues_drain(buffer->ds);
 	request.handle = buffer->handle;
-	if (!control_broken(buffer->ds))
+	if (buffer->ds->in_process)
+		inline_buffer_remove(buffer->ds->in_process, buffer->handle);
+	else if (!control_broken(buffer->ds))
 		control_call(buffer->ds, DMASYNC_OP_BUFFER_REMOVE, &request.header, sizeof request,
 			     -1, &reply);
 	if (buffer->cpu)

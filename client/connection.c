@@ -10,6 +10,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "client/inline.h"
 #include "client/internal.h"
 
 #define CONNECT_TIMEOUT_MS 2000
@@ -144,9 +145,26 @@ static int shake_hands(struct dmasync *ds, const char *name, uint64_t required, 
 	return r < 0 ? r : check_hello(ds, required);
 }
 
+/* Nobody to connect to: the library does the work itself. */
+static int start_inline(struct dmasync *ds, const struct dmasync_connect_params *params)
+{
+	int r = inline_side_create(params->flags & DMASYNC_INLINE_SIMULATED, &ds->in_process);
+	uint64_t missing;
+
+	if (r < 0)
+		return control_error(ds, r, "no memory for inline mode");
+	inline_hello(ds->in_process, &ds->hello);
+	missing = params->features_required & ~ds->hello.features;
+	if (missing)
+		return control_error(ds, -EOPNOTSUPP, "inline mode lacks required features 0x%llx",
+				     (unsigned long long)missing);
+	return 0;
+}
+
 static void connection_free(struct dmasync *ds)
 {
 	close_fd(ds->socket);
+	inline_side_free(ds->in_process);
 	fork_guard_free(ds->alive);
 	pthread_mutex_destroy(&ds->request_lock);
 	pthread_mutex_destroy(&ds->text_lock);
@@ -187,6 +205,23 @@ static void give_text(const struct dmasync_connect_params *params, const char *t
 		snprintf(params->error_text, params->error_text_size, "%s", text);
 }
 
+static int check_params(const struct dmasync_connect_params *params)
+{
+	char text[128];
+
+	if (params->flags & ~(DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED)) {
+		snprintf(text, sizeof text, "connect flags 0x%x: only 0x%x are known",
+			 params->flags, DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED);
+		give_text(params, text);
+		return -EINVAL;
+	}
+	if (params->reserved) {
+		give_text(params, "reserved of struct dmasync_connect_params must be 0");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 DMASYNC_PUBLIC int dmasync_connect_with(const struct dmasync_connect_params *params,
 					struct dmasync **ret)
 {
@@ -197,18 +232,20 @@ DMASYNC_PUBLIC int dmasync_connect_with(const struct dmasync_connect_params *par
 
 	if (r < 0)
 		return r;
-	if (own.flags || own.reserved) {
-		give_text(&own, "flags and reserved of struct dmasync_connect_params must be 0");
-		return -EINVAL;
-	}
+	r = check_params(&own);
+	if (r < 0)
+		return r;
 	r = connection_new(&own, &ds);
 	if (r < 0) {
 		give_text(&own, describe(r));
 		return r;
 	}
 	deadline += (int64_t)ds->timeout_ms * 1000000;
-	r = open_socket(ds, deadline);
-	if (r == 0)
+	if (own.flags & DMASYNC_INLINE)
+		r = start_inline(ds, &own);
+	else
+		r = open_socket(ds, deadline);
+	if (r == 0 && !ds->in_process)
 		r = shake_hands(ds, own.name, own.features_required, deadline);
 	if (r < 0) {
 		give_text(&own, ds->error_text);

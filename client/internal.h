@@ -26,10 +26,13 @@
 #define CLIENT_ERROR_TEXT_SIZE 512
 #define CLIENT_CACHE_LINE 64
 
+struct inline_side;
+struct inline_worker;
+
 struct dmasync {
 	/* constant after connect */
 	const uint32_t *alive; /* one page that fork() wipes: 1 here, 0 in a child (fork.c) */
-	int socket;
+	int socket;	       /* -1: none, in inline mode */
 	uint32_t timeout_ms;
 	struct dmasync_hello_reply hello;
 	char *path;
@@ -41,6 +44,9 @@ struct dmasync {
 	pthread_mutex_t request_lock;
 	uint64_t cookie; /* of the last request sent */
 	char *receive;	 /* DMASYNC_MESSAGE_MAX bytes */
+
+	/* Inline mode: what is in the daemon's place (inline.h). NULL: nothing is. */
+	struct inline_side *in_process;
 
 	pthread_mutex_t text_lock;
 	char error_text[CLIENT_ERROR_TEXT_SIZE];
@@ -92,6 +98,7 @@ struct dmasync_queue {
 	struct dmasync_completion *stash;
 	void *memory;
 	size_t memory_size;
+	struct inline_worker *in_process; /* does the work inside submit (inline.h); else NULL */
 	int doorbell_fd, notification_fd;
 	uint32_t id;
 	int worker_cpu; /* -1: not pinned */

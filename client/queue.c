@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "client/inline.h"
 #include "client/internal.h"
 
 #define QUEUE_DEPTH 64
@@ -195,6 +196,7 @@ static int map_queue(struct dmasync_queue *queue, const struct dmasync_ring_layo
 static void queue_free(struct dmasync_queue *queue)
 {
 	queue_fd_close(queue);
+	inline_worker_free(queue->in_process);
 	if (queue->memory)
 		munmap(queue->memory, queue->memory_size);
 	if (queue->worker_page)
@@ -315,6 +317,35 @@ static int create(struct dmasync *ds, const struct dmasync_queue_params *params,
 	return 0;
 }
 
+/* A ring of the same layout in private memory, and the library in the worker's place. */
+static int create_inline(struct dmasync *ds, const struct dmasync_ring_layout *layout,
+			 struct dmasync_queue *queue)
+{
+	int notification[2], r;
+	void *memory = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+
+	if (memory == MAP_FAILED)
+		return control_error(ds, -errno, "cannot map a queue of %u bytes: %s", layout->size,
+				     describe(-errno));
+	queue->memory = memory;
+	queue->memory_size = layout->size;
+	/* A child gets -ECHILD from every call, and no ring, as with a daemon. */
+	if (madvise(memory, layout->size, MADV_DONTFORK) < 0 ||
+	    pipe2(notification, O_CLOEXEC | O_NONBLOCK) < 0)
+		return control_error(ds, -errno, "cannot make a queue: %s", describe(-errno));
+	queue->notification_fd = notification[0];
+	dmasync_ring_attach(&queue->ring, memory, layout);
+	dmasync_ring_initialise(&queue->ring, layout);
+	r = inline_worker_create(ds->in_process, &queue->ring, notification[1], &queue->in_process);
+	if (r < 0) {
+		close(notification[1]);
+		return control_error(ds, r, "no memory for a queue of %u units", layout->units);
+	}
+	queue->worker_cpu = -1;
+	return 0;
+}
+
 DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 					const struct dmasync_queue_params *params,
 					struct dmasync_queue **ret)
@@ -335,7 +366,7 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 	queue = queue_new(ds, own.depth);
 	if (!queue)
 		return control_error(ds, -ENOMEM, "no memory for a queue of depth %u", own.depth);
-	r = create(ds, &own, &layout, queue);
+	r = ds->in_process ? create_inline(ds, &layout, queue) : create(ds, &own, &layout, queue);
 	if (r < 0) {
 		queue_free(queue);
 		return r;
@@ -356,6 +387,7 @@ DMASYNC_PUBLIC void dmasync_queue_destroy(struct dmasync_queue *queue)
 		queue_drain(ds, queue->serial, queue->submitted,
 			    now_ns() + (int64_t)ds->timeout_ms * 1000000);
 	queue_unlink(ds, queue);
-	queue_remove(ds, queue->id);
+	if (!queue->in_process)
+		queue_remove(ds, queue->id);
 	queue_free(queue);
 }

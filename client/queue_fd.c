@@ -91,7 +91,7 @@ DMASYNC_PUBLIC int dmasync_queue_fd(struct dmasync_queue *queue)
 	r = event_fd < 0 ? -errno : watch(epoll_fd, event_fd, EPOLLIN);
 	if (r == 0)
 		r = watch(epoll_fd, queue->notification_fd, EPOLLIN);
-	if (r == 0)
+	if (r == 0 && queue->ds->socket >= 0)
 		r = watch(epoll_fd, queue->ds->socket, EPOLLRDHUP);
 	if (r < 0) {
 		close_fd(event_fd);

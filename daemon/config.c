@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "daemon/buffer/fence.h"
 #include "daemon/buffer/table.h"
 #include "daemon/config_value.h"
 #include "daemon/scheduler.h"
@@ -21,6 +22,8 @@
 #define TIB (KIB * KIB * KIB * KIB)
 #define PATH_BYTES (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
 #define AT(field) offsetof(struct config, field)
+#define TEXT_OF_(number) #number
+#define TEXT_OF(number) TEXT_OF_(number)
 
 static const struct config_key keys[] = {
 	{"daemon", "socket", CONFIG_PATH_NAME, AT(socket), 1, PATH_BYTES, NULL, NULL, false,
@@ -54,7 +57,7 @@ static const struct config_key keys[] = {
 	{"daemon", "helper_threads", CONFIG_COUNT, AT(helper_threads), 2, 64, "threads", "8", false,
 	 "Most threads for what may block: mapping, unmapping, kernel syncs."},
 	{"daemon", "fence_timeout_ms", CONFIG_COUNT, AT(fence_timeout_ms), 0, 600000,
-	 "milliseconds", "5000", true,
+	 "milliseconds", TEXT_OF(FENCE_TIMEOUT_MS), true,
 	 "How long a batch waits for the fences of its dma-bufs before it fails. 0: as long as it "
 	 "takes."},
 	{"daemon", "second_pass", CONFIG_BOOL, AT(second_pass), 0, 0, NULL, "no", false,
@@ -79,7 +82,7 @@ static const struct config_key keys[] = {
 	{"limits", "max_requests", CONFIG_COUNT, AT(max_requests), 1, 4096, "requests", "64", true,
 	 "Unanswered requests of one connection."},
 	{"limits", "max_batch_lines", CONFIG_COUNT64, AT(max_batch_lines), 1, UINT64_C(1) << 32,
-	 "lines", "4194304", true, "Lines of one batch."},
+	 "lines", TEXT_OF(CACHE_BATCH_MAX_LINES), true, "Lines of one batch."},
 	{"limits", "handshake_timeout_ms", CONFIG_COUNT, AT(handshake_timeout_ms), 10, 600000,
 	 "milliseconds", "5000", true, "How long a new connection may take to say HELLO."},
 

@@ -77,6 +77,7 @@ enum dmasync_phase {
 #define DMASYNC_COMPLETION_SUSPECT_TIME (1u << 5) /* submit_ns was impossible: queued_ns is 0 */
 #define DMASYNC_COMPLETION_REPLAYED                                                                \
 	(1u << 6) /* set by the library: submitted again to a new daemon */
+#define DMASYNC_COMPLETION_INLINE (1u << 7) /* set by the library: done in the client's process */
 
 /*
  * Why a batch failed, and the errno that stands in its status. X(NAME, value, errno, sentence):

@@ -14,6 +14,9 @@
 
 #include "daemon/cache/batch.h"
 
+/* How long a batch waits for its fences, where no configuration says so (fence_timeout_ms=). */
+#define FENCE_TIMEOUT_MS 5000
+
 int fence_fd(const struct cache_fence *fence);
 int16_t fence_events(const struct cache_fence *fence); /* of poll(2) */
 

@@ -84,8 +84,8 @@ static void inspect_memfd(int fd, int seals, struct buffer_facts *ret)
 	if (!(seals & F_SEAL_SHRINK)) {
 		/* Files on tmpfs and hugetlbfs have seals too. */
 		refuse(ret, -EINVAL,
-		       "the fd is neither a dma-buf nor a memfd sealed against shrinking, so the "
-		       "daemon's mapping could fault; create a memfd with MFD_ALLOW_SEALING and "
+		       "the fd is neither a dma-buf nor a memfd sealed against shrinking, so a "
+		       "mapping of it could fault; create a memfd with MFD_ALLOW_SEALING and "
 		       "add F_SEAL_SHRINK");
 		return;
 	}

@@ -151,7 +151,7 @@ static bool map_readable(struct buffer_mapping *mapping)
 	}
 	if (errno == ENOMEM || errno == EAGAIN)
 		refuse(mapping, -ENOMEM,
-		       "mapping %llu bytes failed: %s; the daemon is at its limit of memory or "
+		       "mapping %llu bytes failed: %s; the process is at its limit of memory or "
 		       "mappings (vm.max_map_count)",
 		       (unsigned long long)mapping->mapped_size, strerror(errno));
 	else if (mapping->kind == DMASYNC_KIND_MEMFD)
@@ -257,7 +257,7 @@ void buffer_map(struct buffer_mapping *mapping)
 	/* On 32-bit CPUs: below, it is a size_t. */
 	if (mapping->mapped_size > SIZE_MAX / 2) {
 		refuse(mapping, -ENOMEM,
-		       "a mapping of %llu bytes is more than half of this daemon's address space",
+		       "a mapping of %llu bytes is more than half of the address space",
 		       (unsigned long long)mapping->mapped_size);
 		return;
 	}

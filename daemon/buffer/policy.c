@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The policy of backends. Owns the table of exporters: what DMA_BUF_IOCTL_SYNC does for each, and
- * whether line operations on the daemon's own mapping are right. Pure; any thread.
+ * whether line operations on a mapping of our own are right. Pure; any thread.
  */
 #include "daemon/buffer/policy.h"
 
@@ -43,7 +43,7 @@ static const struct exporter exporters[] = {
 };
 
 static const struct exporter unknown_exporter = {"", false, false, KERNEL_SYNC_UNKNOWN,
-						 "an exporter this daemon does not know"};
+						 "an exporter dmasync does not know"};
 
 static const struct exporter *find_exporter(const char *name)
 {
@@ -125,8 +125,10 @@ static void choose_memfd(const struct policy_facts *facts, struct policy *ret)
 			       "a simulated buffer with a device side of its own, for tests");
 		else
 			refuse(ret, -EPERM,
-			       "simulated buffers are for tests and this daemon allows none; set "
-			       "allow_simulated=yes in [daemon]");
+			       "simulated buffers are for tests and not allowed here; a daemon "
+			       "allows "
+			       "them with allow_simulated=yes in [daemon], inline mode with "
+			       "DMASYNC_INLINE_SIMULATED");
 		return;
 	}
 }

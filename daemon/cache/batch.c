@@ -38,6 +38,7 @@ void cache_batch_begin(struct cache_batch *batch, union cache_unit *units, uint3
 	batch->fences = NULL;
 	batch->fence_count = 0;
 	batch->run = batch->progress = batch->row = 0;
+	batch->second = false;
 	batch->lines = batch->bytes = 0;
 }
 

@@ -17,6 +17,9 @@
 #include "daemon/cache/cache.h"
 #include "proto/ring.h"
 
+/* Most lines of a batch, where no configuration says otherwise (max_batch_lines=). */
+#define CACHE_BATCH_MAX_LINES 4194304
+
 /* What a check must know of a buffer. Constant while a batch may name it. */
 struct cache_buffer {
 	uintptr_t base; /* page-aligned; unused by the kernel backend */

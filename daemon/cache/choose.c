@@ -56,6 +56,7 @@ void cache_choose(struct cache *ret)
 		found.line = line;
 		found.granule = candidate->granule(NULL);
 		found.trapped = erratum != NULL;
+		found.second_pass = candidate->second_pass && candidate->second_pass();
 		cache_say(&found, "%s%s: there, not tried", found.why[0] ? "; " : "",
 			  candidate->ops->name);
 		if (erratum)

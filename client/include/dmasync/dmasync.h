@@ -61,7 +61,7 @@ size_t dmasync_strerror(int error, char *text, size_t size);
 
 struct dmasync_connect_params {
 	uint32_t size;		    /* sizeof this struct, as the caller knows it */
-	uint32_t flags;		    /* 0 */
+	uint32_t flags;		    /* DMASYNC_INLINE* */
 	const char *socket;	    /* NULL: $DMASYNC_SOCKET (not in set-user-ID programs), else
 				     * /run/dmasync/socket */
 	const char *name;	    /* shown by `dmasyncctl clients`; NULL: the program's name */
@@ -76,8 +76,20 @@ struct dmasync_connect_params {
 void dmasync_connect_params_init(struct dmasync_connect_params *params);
 
 /*
+ * Inline mode: no daemon. The same calls do the same checks and operations in this process, by the
+ * daemon's own code; the work happens inside dmasync_batch_submit(), on the calling thread, and
+ * its completion says DMASYNC_COMPLETION_INLINE. Registering a buffer maps it here a second time,
+ * read-only. submit then waits for fences of dma-bufs (at most 5 s), and for the kernel where a
+ * buffer gets DMA_BUF_IOCTL_SYNC. The library installs no signal handler: it takes the line
+ * operations that CPU and kernel say they have, and a fault on a mapping is the application's.
+ */
+#define DMASYNC_INLINE (1u << 0)
+/* With the above: simulated buffers are allowed, as by a daemon's allow_simulated. For tests. */
+#define DMASYNC_INLINE_SIMULATED (1u << 2)
+
+/*
  * Connects and shakes hands, in at most timeout_ms: also a socket unit whose daemon cannot start
- * accepts connections. flags: 0.
+ * accepts connections. flags: DMASYNC_INLINE*, or 0; with DMASYNC_INLINE nothing is connected to.
  *
  * -ENOENT, -ECONNREFUSED: no daemon; start dmasyncd.socket. -EACCES: not in group dmasync.
  * -ETIMEDOUT: it accepts and does not answer. -ECONNRESET: it hung up. -EPROTO: it answers
@@ -110,7 +122,10 @@ struct dmasync_info {
 	char cache_ops[32]; /* "arm64 dc cvac/civac", ... */
 };
 
-/* What the daemon said when the connection was made. -E2BIG, -EINVAL as for params. */
+/*
+ * What the daemon said when the connection was made; in inline mode what holds here, and
+ * daemon_version is "". -E2BIG, -EINVAL as for params.
+ */
 int dmasync_get_info(struct dmasync *ds, struct dmasync_info *info);
 
 /*

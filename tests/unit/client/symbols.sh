@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What libdmasync.so exports is what dmasync.h declares, libdmasync.sym lists and the man pages
-# name, no more, no less.
+# name, no more, no less; and it installs no signal handler.
 # usage: symbols.sh LIBRARY HEADER SYMBOL-FILE MAN-PAGES
 set -eu
 directory=$(mktemp -d)
@@ -17,3 +17,5 @@ diff -u "$directory/named" "$directory/exported"
 diff -u "$directory/listed" "$directory/exported"
 [ "$(wc -l <"$directory/exported")" -ge 28 ]
 objdump -p "$1" | grep -q 'SONAME *libdmasync\.so\.0$'
+# Inline mode must not bring signal handlers into the library.
+! nm -D --undefined-only "$1" | grep -E ' (sigaction|signal|sigsetjmp|__sigsetjmp|siglongjmp)(@|$)'

@@ -281,7 +281,7 @@ static void parameters(void **state)
 	larger.params.socket = fake->path;
 	larger.params.reserved = 1;
 	assert_int_equal(dmasync_connect_with(&larger.params, &ds), -EINVAL);
-	assert_int_equal(dmasync_connect(fake->path, 1, &ds), -EINVAL);
+	assert_int_equal(dmasync_connect(fake->path, 1u << 31, &ds), -EINVAL);
 	fake_stop(fake);
 }
 
