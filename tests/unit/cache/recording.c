@@ -109,6 +109,8 @@ struct cache_batch run_batch(uint32_t first, uint32_t chunk, uint32_t budget)
 	enum cache_check check = CACHE_CHECK_MORE;
 	bool done = false;
 
+	/* A queue's batch is begun again and again: nothing of the last one may be left. */
+	memset(&batch, 0x5a, sizeof batch);
 	for (uint32_t i = 0; i < unit_count; i++)
 		units[(first + i) % UNITS] = given[i];
 	cache_batch_begin(&batch, units, UNITS - 1, first, unit_count);
