@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool client_is_inline(void)
+{
+	return getenv("DMASYNC_E2E_INLINE") != NULL;
+}
+
 void client_connect(struct client *client, const char *socket)
 {
 	char text[512] = "";
@@ -14,6 +19,7 @@ void client_connect(struct client *client, const char *socket)
 
 	dmasync_connect_params_init(&params);
 	params.socket = socket;
+	params.flags = client_is_inline() ? DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED : 0;
 	params.timeout_ms = (uint32_t)harness_scaled_ms(PATIENCE_MS);
 	params.error_text = text;
 	params.error_text_size = sizeof text;
@@ -63,6 +69,7 @@ void client_submit(struct client *client, struct dmasync_buffer *buffer, const s
 void client_wait(struct client *client, struct dmasync_completion *ret)
 {
 	check_int(dmasync_wait(client->queue, ret, PATIENCE_NS), 0);
+	check_int(!!(ret->flags & DMASYNC_COMPLETION_INLINE), client_is_inline());
 }
 
 void client_run(struct client *client, struct dmasync_buffer *buffer, const struct range *ranges,

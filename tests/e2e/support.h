@@ -18,6 +18,12 @@
 enum { LINE = 64, PATIENCE_MS = 10000 };
 #define PATIENCE_NS INT64_C(10000000000)
 
+/*
+ * Where $DMASYNC_E2E_INLINE is set, the clients over the library do all work in-process: the very
+ * same cases, with a daemon that nobody asks for anything.
+ */
+bool client_is_inline(void);
+
 /* ---- a client over the library, with one queue ---- */
 
 struct client {
