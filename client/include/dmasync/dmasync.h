@@ -3,7 +3,8 @@
  * libdmasync: CPU cache maintenance for DMA buffers, many ranges and one wait.
  *
  * Errors are negative errno values; a function that fails leaves its ret_ arguments untouched.
- * The library never logs, never exits, installs no signal handler and has no global state.
+ * The library never logs, never exits, installs no signal handler and has no global state, but for
+ * one constant of the machine that iomem.h finds once.
  *
  * Threads: a connection and its buffers may be used by any thread at any time; a queue, its
  * batches and its completions by one thread at a time. Destroying an object while another thread
