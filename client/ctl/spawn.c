@@ -182,6 +182,11 @@ const char *spawn_socket(const struct spawn *spawn)
 	return spawn->socket;
 }
 
+pid_t spawn_pid(const struct spawn *spawn)
+{
+	return spawn->pid;
+}
+
 static bool has_ended(pid_t pid, int timeout_ms)
 {
 	for (int waited = 0; waited < timeout_ms; waited += STEP_MS) {

@@ -6,6 +6,8 @@
 #ifndef DMASYNC_CTL_SPAWN_H
 #define DMASYNC_CTL_SPAWN_H
 
+#include <sys/types.h>
+
 struct spawn;
 
 /*
@@ -16,6 +18,7 @@ struct spawn;
 int spawn_start(const char *program, const char *config, struct spawn **ret);
 
 const char *spawn_socket(const struct spawn *spawn);
+pid_t spawn_pid(const struct spawn *spawn);
 
 /* SIGTERM, at last SIGKILL; removes what it left. NULL is fine. */
 void spawn_stop(struct spawn *spawn);
