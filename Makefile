@@ -6,6 +6,9 @@
 #   make check      install what is missing for the tests, build, run them
 #   make check-vm   the same in virtual machines with arm64 kernels; check-vm-all: every case
 #   make vm-kernel  build their kernel, where none is at hand prebuilt (10 minutes)
+#   make compare    measure beside other software, in minutes: a table, build/compare.json
+#                   (COMPARE_OPTIONS=--help); compare-check: fail where it became worse;
+#                   compare-baseline, compare-pictures: of the last make compare
 #   make deps       only install what is missing
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -19,6 +22,7 @@ DESTDIR =
 MESON_OPTIONS =
 TEST_OPTIONS =
 DEMO_OPTIONS =
+COMPARE_OPTIONS =
 TARGETS =
 
 setup_options = $(if $(PREFIX),--prefix=$(PREFIX)) $(MESON_OPTIONS)
@@ -75,10 +79,32 @@ vm-kernel:
 	@scripts/install-deps.sh vm-kernel
 	tests/vm/build-kernel.sh
 
+# An idle machine is the user's business; docs/compare.md says what else.
+compare_targets = dmasync-compare:executable daemon/dmasyncd:executable
+compare_check = python3 -B tests/compare/check.py
+compare_json = $(BUILD)/compare.json
+baseline = tests/compare/baseline.json
+
+compare: build-deps
+	@scripts/install-deps.sh compare || echo "going on without them: their rows will say so" >&2
+	@$(MAKE) --no-print-directory compile TARGETS='$(compare_targets)'
+	$(BUILD)/tests/compare/dmasync-compare --json=$(compare_json) $(COMPARE_OPTIONS)
+
+compare-check: compare
+	$(compare_check) $(compare_json) $(baseline)
+
+compare-baseline:
+	$(compare_check) --record $(compare_json) $(baseline)
+
+compare-pictures:
+	@scripts/install-deps.sh compare
+	python3 -B tests/compare/draw.py $(compare_json) docs/pictures
+
 install: compile
 	DESTDIR="$(DESTDIR)" $(MESON) install -C $(BUILD) --no-rebuild
 
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel install clean
+.PHONY: all configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel \
+	compare compare-check compare-baseline compare-pictures install clean

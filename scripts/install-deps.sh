@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 # The Debian packages that dmasync needs, and their installation. Debian 12 and newer.
 #
-#   install-deps.sh [build|test|vm|vm-kernel]            install what is missing
-#   install-deps.sh --missing [build|test|vm|vm-kernel]  only print its names
+#   install-deps.sh [build|test|compare|vm|vm-kernel]            install what is missing
+#   install-deps.sh --missing [build|test|compare|vm|vm-kernel]  only print its names
 #
-# "build" is for building and for the demo, "test" (the default) adds what the tests need, "vm" what
-# the tests in virtual machines need beyond that (tests/vm), "vm-kernel" what their kernel is built
-# with. Missing packages are installed unasked for root and where INSTALL_DEPS=1, after a question
-# on a terminal that has sudo; otherwise the command is printed and the exit status is 1.
+# "build" is for building and for the demo, "test" (the default) adds what the tests need, "compare"
+# what stands beside dmasync in make compare and draws it, "vm" what the tests in virtual machines
+# need beyond the tests (tests/vm), "vm-kernel" what their kernel is built with. Missing packages are
+# installed unasked for root and where INSTALL_DEPS=1, after a question on a terminal that has sudo;
+# otherwise the command is printed and the exit status is 1.
 set -eu
 
 build_packages='
@@ -47,6 +48,12 @@ test_packages='
 	xz-utils
 '
 
+compare_packages='
+	gnuplot-nox
+	libpmem1
+	python3
+'
+
 vm_packages='
 	cpio
 	device-tree-compiler
@@ -73,10 +80,11 @@ fi
 case "${1-test}" in
 build) wanted=$build_packages ;;
 test) wanted="$build_packages $test_packages" ;;
+compare) wanted="$build_packages $compare_packages" ;;
 vm) wanted="$build_packages $test_packages $vm_packages" ;;
 vm-kernel) wanted="$build_packages $test_packages $vm_packages $kernel_packages" ;;
 *)
-	echo "usage: $0 [--missing] [build|test|vm|vm-kernel]" >&2
+	echo "usage: $0 [--missing] [build|test|compare|vm|vm-kernel]" >&2
 	exit 2
 	;;
 esac
