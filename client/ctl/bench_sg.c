@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dmasyncctl bench sg: the same ranges of one buffer, every line dirty, synced in three ways: in
- * this process with a completion barrier after each entry, in this process with one, and by the
- * daemon. The three take turns, round by round, so that what drifts hits all alike. Main thread.
+ * dmasyncctl bench sg: the same ranges of one buffer, every line dirty, synced in four ways: in
+ * this process with a completion barrier after each entry, in this process with one, by the daemon,
+ * and by the library in inline mode. They take turns, round by round, so that what drifts hits all
+ * alike. Main thread.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "client/ctl/bench.h"
+#include "client/ctl/bench_inline.h"
 #include "client/ctl/bench_list.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
@@ -27,6 +29,7 @@ enum sample {
 	SAMPLE_QUEUED,	   /* ... and as the completion tells */
 	SAMPLE_ISSUE,
 	SAMPLE_BARRIER,
+	SAMPLE_INLINE, /* (d) as (c), by the library itself */
 	SAMPLES,
 };
 
@@ -43,6 +46,7 @@ struct sg {
 	struct dmasync_buffer *buffer;
 	struct dmasync_buffer_info info;
 	struct dmasync_queue *queue;
+	struct bench_inline in_process; /* (d): the same memory */
 
 	uint64_t *samples[SAMPLES];
 	uint64_t daemon_lines;
@@ -85,6 +89,8 @@ static int prepare(struct sg *sg)
 	}
 	if (r >= 0)
 		r = open_daemon_side(sg);
+	if (r >= 0)
+		r = bench_inline_open(&sg->in_process, sg->bench.ds, &sg->info, sg->list.units);
 	if (r < 0)
 		return r;
 	return bench_list_attach(&sg->list, dmasync_buffer_map(sg->buffer), sg->info.bytes);
@@ -132,12 +138,18 @@ static int measure(struct sg *sg)
 	for (uint64_t round = 0; round < sg->iterations; round++) {
 		int r;
 
-		bench_list_dirty(&sg->list, round * 3);
+		bench_list_dirty(&sg->list, round * 4);
 		sg->samples[SAMPLE_PER_ENTRY][round] = bench_list_per_entry(&sg->list);
-		bench_list_dirty(&sg->list, round * 3 + 1);
+		bench_list_dirty(&sg->list, round * 4 + 1);
 		sg->samples[SAMPLE_ONE][round] = bench_list_one_barrier(&sg->list);
-		bench_list_dirty(&sg->list, round * 3 + 2);
+		bench_list_dirty(&sg->list, round * 4 + 2);
 		r = sync_by_daemon(sg, round);
+		if (r < 0)
+			return r;
+		bench_list_dirty(&sg->list, round * 4 + 3);
+		r = bench_inline_sync(&sg->in_process, sg->list.sync, sg->list.direction,
+				      sg->list.ranges, sg->list.count,
+				      &sg->samples[SAMPLE_INLINE][round]);
 		if (r < 0)
 			return r;
 		if (bench_progress(&sg->bench, "rounds", round + 1, sg->iterations))
@@ -174,6 +186,7 @@ static void report_json(const struct sg *sg, const double us[SAMPLES], double re
 	json_add_decimal(document, "daemon_issue_us", us[SAMPLE_ISSUE], 3);
 	json_add_decimal(document, "daemon_barrier_us", us[SAMPLE_BARRIER], 3);
 	json_add_decimal(document, "daemon_end_to_end_us", us[SAMPLE_END_TO_END], 3);
+	json_add_decimal(document, "inline_end_to_end_us", us[SAMPLE_INLINE], 3);
 	json_print(document);
 }
 
@@ -206,6 +219,7 @@ static void report_table(const struct sg *sg, const double us[SAMPLES], double r
 		{SAMPLE_QUEUED, "  queued", "submitted until the worker fetched it"},
 		{SAMPLE_ISSUE, "  issue", "the worker: line operations"},
 		{SAMPLE_BARRIER, "  barrier", "the worker: one completion barrier"},
+		{SAMPLE_INLINE, "inline, end to end", "the same calls, DMASYNC_INLINE"},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		table_cell(table, "%s", rows[i].name);
@@ -257,6 +271,7 @@ static int run(struct sg *sg)
 
 static void clear(struct sg *sg)
 {
+	bench_inline_close(&sg->in_process);
 	dmasync_queue_destroy(sg->queue);
 	dmasync_buffer_destroy(sg->buffer);
 	bench_close(&sg->bench);
@@ -302,12 +317,13 @@ int bench_sg(struct ctl *ctl, int argc, char **argv)
 		.synopsis = "bench sg [OPTION...]",
 		.about = "One scatter-gather list, every line dirtied before each round by this "
 			 "CPU, outside\n"
-			 "the timing, then synced in three ways that take turns: in this process "
+			 "the timing, then synced in four ways that take turns: in this process "
 			 "with a\n"
 			 "completion barrier per entry; in this process with one; by the daemon, "
 			 "from the\n"
-			 "first entry written to the completion read. Medians. At most 20480 "
-			 "entries.\n",
+			 "first entry written to the completion read; by the library in inline "
+			 "mode, alike.\n"
+			 "Medians. At most 20480 entries.\n",
 		.options = options,
 		.count = sizeof options / sizeof *options,
 	};

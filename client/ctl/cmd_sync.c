@@ -23,7 +23,7 @@ struct sync_request {
 	uint64_t scratch;	 /* bytes, where there is neither path nor fd */
 	uint64_t offset, length; /* length UINT64_MAX: to the end */
 	uint64_t rows, stride;
-	bool for_device, for_cpu;
+	bool for_device, for_cpu, in_process;
 	int direction, backend, memory;
 };
 
@@ -191,6 +191,8 @@ int cmd_sync(struct ctl *ctl, int argc, char **argv)
 		 .help = "memory of the new buffer (default memfd)"},
 		{.name = "backend", .argument = "NAME", .kind = OPTION_CHOICE, .value = &request.backend, .choices = names_backends,
 		 .help = "how it is maintained (default auto)"},
+		{.name = "inline", .kind = OPTION_FLAG, .value = &request.in_process,
+		 .help = "in this process, by the library, without a daemon"},
 		{.name = "for-device", .kind = OPTION_FLAG, .value = &request.for_device,
 		 .help = "before the device touches the range (default)"},
 		{.name = "for-cpu", .kind = OPTION_FLAG, .value = &request.for_cpu,
@@ -232,7 +234,7 @@ int cmd_sync(struct ctl *ctl, int argc, char **argv)
 		return ctl_usage("sync: --rows needs --length, the bytes of one row");
 	status = files_choose(request.path, request.fd, &fd);
 	if (status == CTL_OK)
-		status = connect_daemon(ctl, &ds);
+		status = request.in_process ? connect_inline(&ds) : connect_daemon(ctl, &ds);
 	if (status == CTL_OK)
 		status = make_buffer(ds, &request, fd, &buffer);
 	close_fd(fd);

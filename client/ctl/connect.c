@@ -26,6 +26,17 @@ int connect_daemon(const struct ctl *ctl, struct dmasync **ret)
 	return connect_quietly(ctl, ret, text, sizeof text) < 0 ? ctl_fail("%s", text) : CTL_OK;
 }
 
+int connect_inline(struct dmasync **ret)
+{
+	char text[CLIENT_ERROR_TEXT_SIZE];
+	int r = dmasync_connect(NULL, DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED, ret);
+
+	if (r == 0)
+		return CTL_OK;
+	dmasync_strerror(r, text, sizeof text);
+	return ctl_fail("inline mode: %s", text);
+}
+
 bool connect_command(struct ctl *ctl, const struct option_usage *usage, int argc, char **argv,
 		     struct dmasync **ret, int *ret_status)
 {

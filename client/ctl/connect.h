@@ -12,6 +12,9 @@
 /* Connects; a failure is told on stderr and returned as CTL_FAILED. */
 int connect_daemon(const struct ctl *ctl, struct dmasync **ret);
 
+/* In its place: inline mode, simulated buffers allowed. */
+int connect_inline(struct dmasync **ret);
+
 /* Options of a command without operands, then connect_daemon(). False: return *ret_status. */
 bool connect_command(struct ctl *ctl, const struct option_usage *usage, int argc, char **argv,
 		     struct dmasync **ret, int *ret_status);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The smallest client: allocate a buffer, write to it, sync two ranges for the device, wait once.
+ * With --inline it needs no daemon.
  * Build it with: cc minimal.c $(pkg-config --cflags --libs libdmasync)
  */
 #include <dmasync/dmasync.h>
@@ -16,10 +17,12 @@ static int fail(const char *what, int error)
 	return 1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct dmasync *ds;
-	int r = dmasync_connect(NULL, 0, &ds); /* $DMASYNC_SOCKET, or the system's daemon */
+	bool alone = argc == 2 && strcmp(argv[1], "--inline") == 0;
+	/* $DMASYNC_SOCKET, or the system's daemon */
+	int r = dmasync_connect(NULL, alone ? DMASYNC_INLINE : 0, &ds);
 	if (r < 0)
 		return fail("connect", r);
 

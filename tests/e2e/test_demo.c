@@ -99,9 +99,17 @@ static void on_a_running_daemon(void)
 	check_int(output.status, 0);
 	harness_output_clear(&output);
 
-	const char *minimal_argv[] = {minimal, NULL};
+	const char *minimal_argv[] = {minimal, NULL, NULL};
 
 	setenv("DMASYNC_SOCKET", server.socket, 1);
+	harness_run(&output, 10000, minimal_argv);
+	unsetenv("DMASYNC_SOCKET");
+	check_text(output.err, "");
+	check_int(output.status, 0);
+	contains(&output, "2 entries, 80 lines");
+	harness_output_clear(&output);
+	minimal_argv[1] = "--inline";
+	setenv("DMASYNC_SOCKET", "/nonexistent", 1);
 	harness_run(&output, 10000, minimal_argv);
 	unsetenv("DMASYNC_SOCKET");
 	check_text(output.err, "");

@@ -303,6 +303,31 @@ static void sync_tells_what_was_covered(void)
 	harness_daemon_stop(&daemon);
 }
 
+static void sync_needs_no_daemon(void)
+{
+	struct harness_output output;
+	json *document, *flags;
+
+	document =
+		DOCUMENT("sync", "--inline", "--json", "--scratch", "64K", "--memory", "simulated");
+	check_text(text(document, "backend"), "simulated");
+	check_int(number(document, "lines"), 1024);
+	check_int(number(document, "status"), 0);
+	flags = member(document, "flags");
+	check_int(json_object_array_length(flags), 1);
+	check_text(json_object_get_string(json_object_array_get_idx(flags, 0)), "inline");
+	json_object_put(document);
+
+	RUN(&output, "sync", "--inline", "--memory", "simulated", "--offset", "1M");
+	expect_status(&output, 0);
+	expect_text(output.out, "flag:   inline");
+	harness_output_clear(&output);
+	RUN(&output, "sync", "--inline", "--memory", "memfd", "--backend", "kernel");
+	expect_status(&output, 1);
+	expect_text(output.err, "a memfd has none");
+	harness_output_clear(&output);
+}
+
 static void sync_takes_an_fd_or_a_path(void)
 {
 	struct harness_daemon daemon;
@@ -533,6 +558,7 @@ static void bench_sg_has_its_shape(void)
 	check(decimal(document, "one_barrier_us") > 0);
 	check(decimal(document, "daemon_issue_us") > 0);
 	check(decimal(document, "daemon_barrier_us") >= 0);
+	check(decimal(document, "inline_end_to_end_us") > 0);
 	double reduction = 100 * (1 - decimal(document, "daemon_end_to_end_us") /
 					      decimal(document, "per_entry_barrier_us"));
 	check(reduction - decimal(document, "reduction_pct") < 0.1);
@@ -668,6 +694,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(without_a_daemon_only_probe_works),
 	HARNESS_CASE(a_full_disk_is_no_success),
 	HARNESS_CASE(sync_tells_what_was_covered),
+	HARNESS_CASE(sync_needs_no_daemon),
 	HARNESS_CASE(sync_takes_an_fd_or_a_path),
 	HARNESS_CASE(what_cannot_be_synced_is_an_error),
 	HARNESS_CASE(stats_clients_and_batches_count),
