@@ -51,7 +51,13 @@ struct batch {
 	uint64_t end_ns;       /* its kernel syncs included */
 	uint64_t barrier_mark; /* the worker's barriers when own_lines was last 0 */
 	uint64_t own_lines;    /* issued since that barrier */
-	int cpu;	       /* where its opening fence was executed */
+	/*
+	 * Of other batches, by this worker: done before, when it was not there yet; from its first
+	 * slice on, done while it waited for that.
+	 */
+	uint64_t waited_lines;
+	uint32_t waited_entries; /* modulo 2^32 */
+	int cpu;		 /* where its opening fence was executed */
 	uint32_t reissues;
 	uint32_t copied; /* units copied so far */
 	uint32_t flags;	 /* DMASYNC_COMPLETION_* */

@@ -49,6 +49,7 @@ struct client_queue {
 	struct queue *queue;
 	struct worker *worker;
 	struct worker_command add, remove;
+	enum dmasync_class klass;
 	bool removing;
 	bool answer; /* somebody waits for the removal, with this cookie */
 	uint64_t cookie;
@@ -87,6 +88,7 @@ struct client {
 
 	struct client_queue *queues;
 	uint32_t queue_count, next_queue_id;
+	uint32_t class_queues[DMASYNC_CLASSES]; /* queue_count by class */
 	struct batch_owner owner;
 	struct worker_command **stops; /* by worker index: made when it first serves this client;
 					* context: set while it is with the worker */

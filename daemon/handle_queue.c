@@ -167,7 +167,8 @@ static int create(struct client *client, const struct dmasync_queue_create *requ
 	queue->queue->owner = &client->owner;
 	queue->queue->id = take_id(client);
 	queue->queue->uid = client->uid;
-	queue->queue->klass = (enum dmasync_class)request->klass;
+	queue->klass = queue->queue->klass = (enum dmasync_class)request->klass;
+	client->class_queues[queue->klass]++;
 	queue->next = client->queues;
 	client->queues = queue;
 	client->queue_count++;
@@ -244,6 +245,7 @@ static void free_finished(struct helper_job *job)
 		client_done(client, DMASYNC_OP_QUEUE_REMOVE, queue->cookie);
 		request_end(client);
 	}
+	client->class_queues[queue->klass]--;
 	free(queue);
 	client->queue_count--;
 	client->daemon->queue_count--;

@@ -12,6 +12,21 @@ static uint64_t read_counter(const _Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+static void add_class(struct dmasync_stats_reply *reply, int klass,
+		      const struct worker_class_stats *stats)
+{
+	uint64_t lines = read_counter(&stats->waited_lines);
+	uint64_t entries = read_counter(&stats->waited_entries);
+
+	reply->class_batches[klass] += read_counter(&stats->batches);
+	reply->class_lines[klass] += read_counter(&stats->lines);
+	reply->class_slices[klass] += read_counter(&stats->slices);
+	if (lines > reply->class_waited_lines[klass])
+		reply->class_waited_lines[klass] = lines;
+	if (entries > reply->class_waited_entries[klass])
+		reply->class_waited_entries[klass] = entries;
+}
+
 void handle_stats(struct client *client, struct request *request)
 {
 	const struct daemon *daemon = client->daemon;
@@ -41,6 +56,9 @@ void handle_stats(struct client *client, struct request *request)
 		reply.suspect_times += read_counter(&stats->suspect_times);
 		reply.faults += read_counter(&stats->faults);
 		reply.worker_sleeps += read_counter(&stats->sleeps);
+		reply.slice_overruns += read_counter(&stats->slice_overruns);
+		for (int klass = 0; klass < DMASYNC_CLASSES; klass++)
+			add_class(&reply, klass, &stats->klass[klass]);
 	}
 	client_reply(client, request->opcode, request->cookie, &reply, sizeof reply, NULL, 0);
 }
@@ -96,6 +114,8 @@ static void fill_record(struct dmasync_client_record *record, const struct clien
 	record->lines = read_counter(&client->owner.lines);
 	record->connected_ns = now - client->connected_ns;
 	memcpy(record->name, client->name, sizeof record->name);
+	record->realtime_queues = client->class_queues[DMASYNC_CLASS_REALTIME];
+	record->bulk_queues = client->class_queues[DMASYNC_CLASS_BULK];
 }
 
 void handle_clients(struct client *client, struct request *request)

@@ -51,6 +51,9 @@ struct queue {
 	uint32_t completions_read; /* last valid value of the client's index */
 	uint32_t drain_end;	   /* while draining: position to fetch up to */
 	uint32_t slot;		   /* in the worker's table of queues, for requests on its ring */
+	uint32_t watch;		   /* its place among those looked at: worker_watch.c */
+	uint32_t overruns;	   /* slices of it that took far longer than a slice may */
+	bool recent;		   /* among those served last */
 	bool linked;		   /* among the worker's queues: false where it had no memory */
 	bool doorbell_armed;
 	bool doorbell_cancelled;

@@ -28,10 +28,8 @@
  */
 static bool turn(struct worker *worker)
 {
-	bool worked = false;
+	bool worked = worker_watch_look(worker);
 
-	for (struct queue *queue = worker->queues; queue; queue = queue->next)
-		worked |= worker_poll_queue(worker, queue);
 	/* It stays in line where its next batch is there: only then is its turn not over. */
 	if (worker->served && !worker->served->flow.batch)
 		scheduler_remove(&worker->scheduler, &worker->served->flow);
@@ -40,6 +38,8 @@ static bool turn(struct worker *worker)
 		worker_handle_commands(worker);
 		worked = true;
 	}
+	worker->command_lines = worker->work_lines;
+	worker->command_entries = worker->work_entries;
 	if (!mailbox_is_empty(&worker->jobs)) {
 		worker_finish_jobs(worker);
 		worked = true;
@@ -69,9 +69,12 @@ static bool nothing_to_do(struct worker *worker)
 	if (!worker->running || worker->settle || !mailbox_is_empty(&worker->commands) ||
 	    !mailbox_is_empty(&worker->jobs))
 		return false;
-	for (struct queue *queue = worker->queues; queue; queue = queue->next)
-		if (worker_queue_has_work(worker, queue))
-			return false;
+	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
+		if (!worker_queue_has_work(worker, queue))
+			continue;
+		worker_watch_soon(worker, queue);
+		return false;
+	}
 	return true;
 }
 
@@ -180,6 +183,7 @@ static void free_worker(struct worker *worker)
 	if (worker->wake_fd >= 0)
 		close(worker->wake_fd);
 	scheduler_free(&worker->scheduler);
+	worker_watch_free(worker);
 	free(worker->slots);
 	free(worker->generations);
 	free(worker);

@@ -79,6 +79,11 @@ struct worker_stats {
 	struct histogram phase[DMASYNC_PHASES];
 	_Atomic uint64_t batches, failed, entries, elided, lines, bytes, barriers, kernel_syncs;
 	_Atomic uint64_t reissued, suspect_times, faults, sleeps;
+	_Atomic uint64_t slice_overruns; /* slices that took far longer than one may */
+	struct worker_class_stats {
+		_Atomic uint64_t batches, lines, slices;
+		_Atomic uint64_t waited_lines, waited_entries; /* the most of any batch */
+	} klass[DMASYNC_CLASSES];
 	_Atomic uint64_t alive; /* grows with every turn of the loop: the watchdog's proof */
 	_Atomic uint32_t busy;	/* 1: has work; 0: sleeps in its ring and may rightly stand still */
 };

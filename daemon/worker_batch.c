@@ -156,6 +156,8 @@ void worker_start_sync(struct worker *worker, struct worker_command *command)
 			  command->count);
 	batch->cache.fences = batch->fences;
 	batch->copied = command->count; /* the message was the copy */
+	batch->waited_lines = worker->command_lines;
+	batch->waited_entries = (uint32_t)worker->command_entries;
 	scheduler_add(&worker->scheduler, batch->flow, batch);
 }
 
@@ -281,6 +283,7 @@ static void issue(struct worker *worker, struct batch *batch)
 	}
 	batch->own_lines += batch->cache.lines - before;
 	worker->unfinished_lines += batch->cache.lines - before;
+	worker->work_lines += batch->cache.lines - before;
 	worker->spent += credit - slice.left;
 	pay(worker, batch);
 	if (!slice.done)
@@ -307,10 +310,11 @@ static bool check(struct worker *worker, struct batch *batch)
 	enum cache_check found;
 
 	do {
-		uint32_t checked = batch->cache.checked;
+		uint32_t checked = batch->cache.checked, entries = batch->cache.entries;
 
 		found = check_chunk(worker, batch, credit_left(worker));
 		worker->spent += batch->cache.checked - checked;
+		worker->work_entries += batch->cache.entries - entries;
 		if (found == CACHE_CHECK_FAILED) {
 			pay(worker, batch);
 			worker_fail_batch(worker, batch, batch->cache.reason, 0);
@@ -341,12 +345,23 @@ static bool check(struct worker *worker, struct batch *batch)
 	return true;
 }
 
-void worker_run_batch(struct worker *worker, struct batch *batch)
+static void begin(struct worker *worker, struct batch *batch)
+{
+	struct worker_class_stats *stats = &worker->stats.klass[batch->flow->klass];
+
+	batch->begun = true;
+	batch->waited_lines = worker->work_lines - batch->waited_lines;
+	batch->waited_entries = (uint32_t)worker->work_entries - batch->waited_entries;
+	counter_raise(&stats->waited_lines, batch->waited_lines);
+	counter_raise(&stats->waited_entries, batch->waited_entries);
+	worker->spent = FETCH_CREDIT;
+}
+
+static void run_slice(struct worker *worker, struct batch *batch)
 {
 	worker->spent = worker->paid = 0;
 	if (!batch->begun) {
-		batch->begun = true;
-		worker->spent = FETCH_CREDIT;
+		begin(worker, batch);
 		if (batch->cache.reason != DMASYNC_REASON_NONE) {
 			pay(worker, batch);
 			worker_fail_batch(worker, batch, batch->cache.reason, 0);
@@ -361,6 +376,29 @@ void worker_run_batch(struct worker *worker, struct batch *batch)
 	if (batch->phase == BATCH_CHECK && !check(worker, batch))
 		return;
 	issue(worker, batch);
+}
+
+/*
+ * The clock is looked at once for a slice at most, and not at all where the batch completes in it:
+ * a slice begins where the last one has ended, or its batch was fetched.
+ */
+void worker_run_batch(struct worker *worker, struct batch *batch)
+{
+	struct queue *queue = batch->queue; /* a SYNC message is gone when its batch completes */
+	uint64_t start_ns = worker->slice_end_ns;
+
+	if (!batch->begun && batch->fetched_ns > start_ns)
+		start_ns = batch->fetched_ns;
+	counter_add(&worker->stats.klass[batch->flow->klass].slices, 1);
+	worker->slice_end_ns = 0;
+	run_slice(worker, batch);
+	if (!worker->slice_end_ns)
+		worker->slice_end_ns = clock_ns();
+	if (worker->slice_end_ns - start_ns > worker->overrun_ns) {
+		counter_add(&worker->stats.slice_overruns, 1);
+		if (queue)
+			queue->overruns++;
+	}
 }
 
 void worker_finish_jobs(struct worker *worker)

@@ -10,6 +10,14 @@
 #include "daemon/worker_internal.h"
 
 #define PS_PER_US UINT64_C(1000000)
+#define NS_PER_US UINT64_C(1000)
+
+/*
+ * When a slice is out of order: dirty lines cost several times what was measured, and the thread
+ * may lose its CPU for a few milliseconds; a page fault that allocates, or waits, takes longer.
+ */
+#define OVERRUN_SLICES 20u
+#define OVERRUN_LEAST_NS UINT64_C(5000000)
 #define SLICE_MIN 64u /* as slice_lines' least; below, the turns cost more than the work */
 
 void worker_answer(struct worker *worker, struct worker_command *command)
@@ -53,7 +61,12 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 	command->error = scheduler_attach(&worker->scheduler, &queue->flow, queue->klass,
 					  queue->uid, queue->client);
 	if (command->error == 0) {
-		command->error = worker_ring_add_queue(worker, queue);
+		command->error = worker_watch_add(worker, queue);
+		if (command->error == 0) {
+			command->error = worker_ring_add_queue(worker, queue);
+			if (command->error < 0)
+				worker_watch_remove(worker, queue);
+		}
 		if (command->error < 0)
 			scheduler_detach(&worker->scheduler, &queue->flow);
 	}
@@ -77,6 +90,7 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 static void unlink_queue(struct worker *worker, struct queue *queue)
 {
 	worker_ring_remove_queue(worker, queue);
+	worker_watch_remove(worker, queue);
 	scheduler_detach(&worker->scheduler, &queue->flow);
 	if (worker->served == queue)
 		worker->served = NULL;
@@ -163,6 +177,9 @@ void worker_tuned(struct worker *worker)
 		if (lines < worker->slice)
 			worker->slice = (uint32_t)lines;
 	}
+	worker->overrun_ns = OVERRUN_SLICES * NS_PER_US * params->slice_us;
+	if (worker->overrun_ns < OVERRUN_LEAST_NS)
+		worker->overrun_ns = OVERRUN_LEAST_NS;
 	scheduler_tune(&worker->scheduler, worker->slice, params->normal_share, params->bulk_share);
 }
 

@@ -86,6 +86,7 @@ bool worker_await_fences(struct worker *worker, struct batch *batch)
 void worker_fence_polled(struct worker *worker, struct batch *batch, int result)
 {
 	batch->fence_armed = false;
+	worker->slice_end_ns = clock_ns(); /* its next slice does not start before */
 	worker->fences--;
 	if (result < 0 && result != -ECANCELED && result != -EINTR && result != -EAGAIN)
 		batch->fence_error = result;

@@ -13,6 +13,23 @@
 /* Units copied at once, while the next ones are on their way. */
 #define CHECK_CHUNK 512u
 
+/* A queue among those looked at: worker_watch.c. */
+struct watch {
+	const uint32_t *word; /* in the queue's ring */
+	uint32_t seen;	      /* what stands in it as long as there is nothing to fetch */
+	uint32_t entries;     /* worker->work_entries when it was last looked at and empty */
+	uint64_t lines;	      /* and work_lines */
+	struct queue *queue;
+};
+
+struct watches {
+	struct watch *watch;
+	uint32_t count, size;
+	uint32_t next; /* to be looked at */
+};
+
+#define WATCH_RECENT 8u
+
 struct worker {
 	struct worker_params params; /* some of it may be tuned */
 	pthread_t thread;
@@ -40,6 +57,9 @@ struct worker {
 	struct queue **slots; /* by queue->slot, for the user_data of requests */
 	uint32_t *generations;
 	uint32_t slot_count;
+	struct watches urgent, others; /* realtime queues, all others */
+	struct queue *recent[WATCH_RECENT];
+	uint32_t next_recent;
 	struct scheduler scheduler;
 	uint32_t slice;		       /* credit of one: line operations and what costs as much */
 	uint32_t spent, paid;	       /* of this slice; and how much of it was charged */
@@ -51,8 +71,12 @@ struct worker {
 	uint64_t batch_count;	       /* fetched so far */
 	uint64_t barriers;	       /* executed so far */
 	uint64_t unfinished_lines;     /* issued since the last barrier, of all batches */
-	struct dmasync_ring_completion result; /* of the batch that ends; its reserved stay 0 */
-	bool settle;			       /* worker_settle() is due */
+	uint64_t work_lines, work_entries;	 /* issued and checked so far, of all batches */
+	uint64_t command_lines, command_entries; /* the same when no command was there */
+	uint64_t slice_end_ns;			 /* of the last slice */
+	uint64_t overrun_ns;			 /* a slice that takes longer is out of order */
+	struct dmasync_ring_completion result;	 /* of the batch that ends; its reserved stay 0 */
+	bool settle;				 /* worker_settle() is due */
 	bool holding_cpu; /* unpinned, and bound to a CPU until the batch is through */
 	cpu_set_t home;	  /* the affinity to return to */
 	bool running;
@@ -61,6 +85,13 @@ struct worker {
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
 	histogram_counter_add(counter, n);
+}
+
+/* A maximum, written by this thread alone. */
+static inline void counter_raise(_Atomic uint64_t *counter, uint64_t n)
+{
+	if (n > atomic_load_explicit(counter, memory_order_relaxed))
+		atomic_store_explicit(counter, n, memory_order_relaxed);
 }
 
 /* worker_ring.c: what the worker waits for */
@@ -100,6 +131,15 @@ void worker_start_sync(struct worker *worker, struct worker_command *command);
 void worker_run_batch(struct worker *worker, struct batch *batch); /* one slice */
 void worker_finish_jobs(struct worker *worker);
 void worker_cancel_batch(struct worker *worker, struct batch *batch);
+
+/* worker_watch.c: which queues are looked at */
+int worker_watch_add(struct worker *worker, struct queue *queue); /* -ENOMEM */
+void worker_watch_remove(struct worker *worker, struct queue *queue);
+void worker_watch_free(struct worker *worker);
+void worker_watch_again(struct worker *worker, struct queue *queue); /* its batch has completed */
+void worker_watch_soon(struct worker *worker,
+		       struct queue *queue);   /* from the next turn on, each */
+bool worker_watch_look(struct worker *worker); /* true: a batch was fetched */
 
 /* worker_fence.c: the fences of a batch's dma-bufs */
 bool worker_await_fences(struct worker *worker, struct batch *batch); /* false: not now */

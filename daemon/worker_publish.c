@@ -32,19 +32,26 @@ static void add_record(struct worker *worker, const struct batch *batch,
 	record.queue = batch->queue ? batch->queue->id : 0;
 	record.worker = worker->params.index;
 	record.pid = batch->owner->pid;
+	record.waited_entries = batch->waited_entries;
+	record.waited_lines = batch->waited_lines;
+	record.klass = batch->flow->klass;
 	record.reserved = 0;
 	records_add(&worker->records, &record);
 }
 
 /* What must be right for whoever asks after having seen the completion: before the publish. */
-static void count_batch(struct worker *worker, const struct dmasync_ring_completion *completion)
+static void count_batch(struct worker *worker, const struct batch *batch,
+			const struct dmasync_ring_completion *completion)
 {
 	struct worker_stats *stats = &worker->stats;
+	struct worker_class_stats *klass = &stats->klass[batch->flow->klass];
 
 	counter_add(&stats->batches, 1);
 	counter_add(&stats->entries, completion->entries);
 	counter_add(&stats->lines, completion->lines);
 	counter_add(&stats->bytes, completion->bytes);
+	counter_add(&klass->batches, 1);
+	counter_add(&klass->lines, completion->lines);
 	if (completion->elided)
 		counter_add(&stats->elided, completion->elided);
 	if (completion->status < 0)
@@ -103,7 +110,8 @@ static void publish(struct worker *worker, struct batch *batch,
 
 	if (completion->status < 0 || completion->elided || completion->fence_ns)
 		completion->flags |= DMASYNC_COMPLETION_EXTENDED;
-	count_batch(worker, completion);
+	worker->slice_end_ns = end_ns;
+	count_batch(worker, batch, completion);
 	if (sync) {
 		sync->result = *completion;
 	} else if (!batch->cancelled) {
@@ -115,6 +123,8 @@ static void publish(struct worker *worker, struct batch *batch,
 	}
 	batch->phase = BATCH_FREE;
 	batch->flow->batch = NULL; /* out of line when its queue was looked at and is empty */
+	if (batch->queue)
+		worker_watch_again(worker, batch->queue);
 	add_record(worker, batch, completion, end_ns);
 	count_times(worker, batch, completion, end_ns);
 	count_owner(owner, completion);

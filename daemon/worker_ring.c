@@ -128,6 +128,7 @@ static void doorbell_rang(struct worker *worker, uint64_t data, int result)
 	if (!queue || doorbell_data(worker, slot) != data)
 		return;
 	queue->doorbell_armed = false;
+	worker_watch_soon(worker, queue);
 	/*
 	 * End of file: nobody can ring any more, and a read would come back at once for ever. The
 	 * control thread learns of the client's death by the socket; a living client that closed

@@ -165,26 +165,34 @@ struct dmasync_sync_reply {
 /* No body: STATS, and WATCH's stop. */
 struct dmasync_stats_reply {
 	struct dmasync_message header;
-	uint64_t uptime_ns;	/*  16 */
-	uint64_t connections;	/*  24: accepted since start */
-	uint64_t batches;	/*  32: completed, failed ones included */
-	uint64_t failed;	/*  40: completed with an error */
-	uint64_t entries;	/*  48 */
-	uint64_t elided;	/*  56 */
-	uint64_t lines;		/*  64 */
-	uint64_t bytes;		/*  72 */
-	uint64_t barriers;	/*  80: completion barriers executed */
-	uint64_t kernel_syncs;	/*  88: DMA_BUF_IOCTL_SYNC calls */
-	uint64_t reissued;	/*  96: batches issued again after a change of CPU */
-	uint64_t suspect_times; /* 104: submit_ns out of bounds: kept out of the histograms */
-	uint64_t faults;	/* 112: SIGBUS or SIGSEGV on a client's mapping */
-	uint64_t worker_sleeps; /* 120 */
-	uint64_t refused;	/* 128: requests answered with an error */
-	uint64_t mapped_bytes;	/* 136: now */
-	uint32_t clients;	/* 144: now */
-	uint32_t buffers;	/* 148: now */
-	uint32_t queues;	/* 152: now */
-	uint32_t workers;	/* 156 */
+	uint64_t uptime_ns;	 /*  16 */
+	uint64_t connections;	 /*  24: accepted since start */
+	uint64_t batches;	 /*  32: completed, failed ones included */
+	uint64_t failed;	 /*  40: completed with an error */
+	uint64_t entries;	 /*  48 */
+	uint64_t elided;	 /*  56 */
+	uint64_t lines;		 /*  64 */
+	uint64_t bytes;		 /*  72 */
+	uint64_t barriers;	 /*  80: completion barriers executed */
+	uint64_t kernel_syncs;	 /*  88: DMA_BUF_IOCTL_SYNC calls */
+	uint64_t reissued;	 /*  96: batches issued again after a change of CPU */
+	uint64_t suspect_times;	 /* 104: submit_ns out of bounds: kept out of the histograms */
+	uint64_t faults;	 /* 112: SIGBUS or SIGSEGV on a client's mapping */
+	uint64_t worker_sleeps;	 /* 120 */
+	uint64_t refused;	 /* 128: requests answered with an error */
+	uint64_t mapped_bytes;	 /* 136: now */
+	uint32_t clients;	 /* 144: now */
+	uint32_t buffers;	 /* 148: now */
+	uint32_t queues;	 /* 152: now */
+	uint32_t workers;	 /* 156 */
+	uint64_t slice_overruns; /* 160: slices that took far longer than one may */
+	/* By enum dmasync_class: */
+	uint64_t class_batches[DMASYNC_CLASSES]; /* 168 */
+	uint64_t class_lines[DMASYNC_CLASSES];	 /* 192 */
+	uint64_t class_slices[DMASYNC_CLASSES];	 /* 216 */
+	/* The most that any batch waited for, as in dmasync_batch_record. */
+	uint64_t class_waited_lines[DMASYNC_CLASSES];	/* 240 */
+	uint64_t class_waited_entries[DMASYNC_CLASSES]; /* 264 */
 };
 
 /* Log-linear histogram: daemon/histogram.h has the arithmetic and PROTOCOL.md the formula. */
@@ -229,6 +237,8 @@ struct dmasync_client_record {
 	uint64_t lines;		      /* 48 */
 	uint64_t connected_ns;	      /* 56: since it connected */
 	char name[DMASYNC_NAME_SIZE]; /* 64 */
+	uint32_t realtime_queues;     /* 96: of its queues */
+	uint32_t bulk_queues;	      /* 100: the others are normal */
 };
 
 #define DMASYNC_CLIENTS_PAGE 256u
@@ -249,29 +259,32 @@ struct dmasync_batches {
 };
 
 struct dmasync_batch_record {
-	uint64_t batch_id;   /*  0: over all workers, unique, grows on each of them */
-	uint64_t client_id;  /*  8 */
-	uint64_t end_ns;     /* 16: CLOCK_MONOTONIC just before the completion was published */
-	uint64_t user_data;  /* 24 */
-	uint64_t lines;	     /* 32 */
-	uint64_t bytes;	     /* 40 */
-	uint64_t queued_ns;  /* 48 */
-	uint64_t issue_ns;   /* 56 */
-	uint64_t barrier_ns; /* 64 */
-	uint64_t fence_ns;   /* 72 */
-	uint32_t entries;    /* 80 */
-	uint32_t elided;     /* 84 */
-	uint32_t flags;	     /* 88: DMASYNC_COMPLETION_* */
-	int32_t status;	     /* 92 */
-	uint32_t reason;     /* 96 */
-	uint32_t bad_entry;  /* 100 */
-	uint32_t queue;	     /* 104: id on its connection; 0 for SYNC */
-	uint32_t worker;     /* 108 */
-	uint32_t pid;	     /* 112: of the client */
-	uint32_t reserved;   /* 116 */
+	uint64_t batch_id;	 /*  0: over all workers, unique, grows on each of them */
+	uint64_t client_id;	 /*  8 */
+	uint64_t end_ns;	 /* 16: CLOCK_MONOTONIC just before the completion was published */
+	uint64_t user_data;	 /* 24 */
+	uint64_t lines;		 /* 32 */
+	uint64_t bytes;		 /* 40 */
+	uint64_t queued_ns;	 /* 48 */
+	uint64_t issue_ns;	 /* 56 */
+	uint64_t barrier_ns;	 /* 64 */
+	uint64_t fence_ns;	 /* 72 */
+	uint32_t entries;	 /* 80 */
+	uint32_t elided;	 /* 84 */
+	uint32_t flags;		 /* 88: DMASYNC_COMPLETION_* */
+	int32_t status;		 /* 92 */
+	uint32_t reason;	 /* 96 */
+	uint32_t bad_entry;	 /* 100 */
+	uint32_t queue;		 /* 104: id on its connection; 0 for SYNC */
+	uint32_t worker;	 /* 108 */
+	uint32_t pid;		 /* 112: of the client */
+	uint32_t waited_entries; /* 116: of other batches, checked while it waited for its turn */
+	uint64_t waited_lines;	 /* 120: of other batches, issued while it waited for its turn */
+	uint32_t klass;		 /* 128: enum dmasync_class */
+	uint32_t reserved;	 /* 132 */
 };
 
-#define DMASYNC_BATCHES_PAGE 512u
+#define DMASYNC_BATCHES_PAGE 400u
 
 /* The reply to BATCHES, and each event of WATCH (flags EVENT). */
 struct dmasync_batches_reply {
@@ -336,14 +349,14 @@ static_assert(sizeof(struct dmasync_queue_create_reply) == 40, "message layout")
 static_assert(sizeof(struct dmasync_queue_remove) == 24, "message layout");
 static_assert(sizeof(struct dmasync_sync_request) == 32, "message layout");
 static_assert(sizeof(struct dmasync_sync_reply) == 144, "message layout");
-static_assert(sizeof(struct dmasync_stats_reply) == 160, "message layout");
+static_assert(sizeof(struct dmasync_stats_reply) == 288, "message layout");
 static_assert(sizeof(struct dmasync_histogram) == 24, "message layout");
 static_assert(sizeof(struct dmasync_histogram_reply) == 48 + 8 * 592, "message layout");
 static_assert(sizeof(struct dmasync_clients) == 24, "message layout");
-static_assert(sizeof(struct dmasync_client_record) == 96, "message layout");
+static_assert(sizeof(struct dmasync_client_record) == 104, "message layout");
 static_assert(sizeof(struct dmasync_clients_reply) == 24, "message layout");
 static_assert(sizeof(struct dmasync_batches) == 24, "message layout");
-static_assert(sizeof(struct dmasync_batch_record) == 120, "message layout");
+static_assert(sizeof(struct dmasync_batch_record) == 136, "message layout");
 static_assert(sizeof(struct dmasync_batches_reply) == 24, "message layout");
 static_assert(sizeof(struct dmasync_watch) == 24, "message layout");
 static_assert(sizeof(struct dmasync_probe_reply) == 408, "message layout");

@@ -168,6 +168,35 @@ static inline enum dmasync_ring_poll dmasync_ring_poll_submission(const struct d
 	return seq == position - ring->depth ? DMASYNC_RING_EMPTY : DMASYNC_RING_BROKEN;
 }
 
+/*
+ * Worker: the word that the client writes when it submits at `position`, and what stands in it
+ * until then; for dmasync_ring_look().
+ */
+static inline const uint32_t *dmasync_ring_submission_word(const struct dmasync_ring *ring,
+							   uint32_t position, uint32_t *ret_until)
+{
+	*ret_until = position - ring->depth;
+	return &ring->submissions[position & (ring->depth - 1)].seq;
+}
+
+/* Worker: the same for a client that has yet to read results, the last of them before `read`. */
+static inline const uint32_t *dmasync_ring_room_word(const struct dmasync_ring *ring, uint32_t read,
+						     uint32_t *ret_until)
+{
+	*ret_until = read;
+	return &ring->header->completions_read;
+}
+
+/*
+ * Worker: whether it is worth a true look. Relaxed: nothing is taken from the word but that it has
+ * changed; dmasync_ring_poll_submission() and dmasync_ring_completions_read() follow with their
+ * acquire.
+ */
+static inline uint32_t dmasync_ring_look(const uint32_t *word)
+{
+	return RING_LOAD_RELAXED(word);
+}
+
 /* Worker, after READY. Copied once; only the copy is checked and used. */
 static inline void dmasync_ring_copy_submission(const struct dmasync_ring *ring, uint32_t position,
 						struct dmasync_submission *ret)

@@ -55,6 +55,7 @@ static json *record_json(const struct dmasync_batch_record *record)
 	json_add_uint(batch, "client_id", record->client_id);
 	json_add_uint(batch, "pid", record->pid);
 	json_add_uint(batch, "queue", record->queue);
+	json_add_string(batch, "class", names_of(names_classes, (int)record->klass));
 	json_add_uint(batch, "worker", record->worker);
 	json_add_uint(batch, "user_data", record->user_data);
 	json_add_uint(batch, "end_ns", record->end_ns);
@@ -66,6 +67,8 @@ static json *record_json(const struct dmasync_batch_record *record)
 	json_add_uint(batch, "fence_ns", record->fence_ns);
 	json_add_uint(batch, "issue_ns", record->issue_ns);
 	json_add_uint(batch, "barrier_ns", record->barrier_ns);
+	json_add_uint(batch, "waited_lines", record->waited_lines);
+	json_add_uint(batch, "waited_entries", record->waited_entries);
 	json_add_int(batch, "status", record->status);
 	if (record->status < 0) {
 		char text[CLIENT_ERROR_TEXT_SIZE];

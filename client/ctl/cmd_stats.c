@@ -10,6 +10,7 @@
 #include "client/ctl/connect.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "client/ctl/names.h"
 #include "client/ctl/options.h"
 #include "client/ctl/percentiles.h"
 
@@ -40,6 +41,7 @@ static const struct total totals[] = {
 	{"suspect_times", "impossible submit times, left out",  offsetof(struct dmasync_stats_reply, suspect_times)},
 	{"faults",        "client memory that went away",       offsetof(struct dmasync_stats_reply, faults)},
 	{"worker_sleeps", "times a worker went to sleep",       offsetof(struct dmasync_stats_reply, worker_sleeps)},
+	{"slice_overruns", "slices that took far too long",    offsetof(struct dmasync_stats_reply, slice_overruns)},
 	{"connections",   "accepted",                           offsetof(struct dmasync_stats_reply, connections)},
 	{"refused",       "requests answered with an error",    offsetof(struct dmasync_stats_reply, refused)},
 };
@@ -48,6 +50,42 @@ static const struct total totals[] = {
 static uint64_t total_value(const struct dmasync_stats_reply *stats, const struct total *total)
 {
 	return *(const uint64_t *)((const char *)stats + total->offset);
+}
+
+static void add_classes(json *document, const struct dmasync_stats_reply *stats)
+{
+	json *classes = json_new_object();
+
+	for (int i = 0; i < DMASYNC_CLASSES; i++) {
+		json *klass = json_new_object();
+
+		json_add_uint(klass, "batches", stats->class_batches[i]);
+		json_add_uint(klass, "lines", stats->class_lines[i]);
+		json_add_uint(klass, "slices", stats->class_slices[i]);
+		json_add_uint(klass, "max_waited_lines", stats->class_waited_lines[i]);
+		json_add_uint(klass, "max_waited_entries", stats->class_waited_entries[i]);
+		json_add(classes, names_of(names_classes, i), klass);
+	}
+	json_add(document, "classes", classes);
+}
+
+static int print_classes(const struct dmasync_stats_reply *stats)
+{
+	struct table *_table_ table = table_new("lrrrrr");
+	static const char *const heads[] = {"class",  "batches",	  "lines",
+					    "slices", "max waited lines", "max waited entries"};
+
+	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+		table_cell(table, "%s", heads[i]);
+	for (int i = 0; i < DMASYNC_CLASSES; i++) {
+		table_cell(table, "%s", names_of(names_classes, i));
+		table_cell(table, "%" PRIu64, stats->class_batches[i]);
+		table_cell(table, "%" PRIu64, stats->class_lines[i]);
+		table_cell(table, "%" PRIu64, stats->class_slices[i]);
+		table_cell(table, "%" PRIu64, stats->class_waited_lines[i]);
+		table_cell(table, "%" PRIu64, stats->class_waited_entries[i]);
+	}
+	return table_print(table, stdout);
 }
 
 static void print_json(const struct dmasync_stats_reply *stats,
@@ -64,6 +102,7 @@ static void print_json(const struct dmasync_stats_reply *stats,
 	json_add_uint(document, "mapped_bytes", stats->mapped_bytes);
 	for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
 		json_add_uint(document, totals[i].key, total_value(stats, &totals[i]));
+	add_classes(document, stats);
 	for (int phase = 0; phase < DMASYNC_PHASES; phase++)
 		json_add_percentiles(latency, phase_names[phase], &phases[phase]);
 	json_add(document, "latency_ns", latency);
@@ -91,6 +130,11 @@ static int print_tables(const struct dmasync_stats_reply *stats,
 		table_cell(counts, "%s", totals[i].meaning);
 	}
 	int r = table_print(counts, stdout);
+	if (r < 0)
+		return r;
+	putchar('\n');
+
+	r = print_classes(stats);
 	if (r < 0)
 		return r;
 	putchar('\n');

@@ -19,6 +19,13 @@ const struct option_choice names_directions[] = {
 	{NULL, 0},
 };
 
+const struct option_choice names_classes[] = {
+	{"realtime", DMASYNC_CLASS_REALTIME},
+	{"normal", DMASYNC_CLASS_NORMAL},
+	{"bulk", DMASYNC_CLASS_BULK},
+	{NULL, 0},
+};
+
 const struct option_choice names_memories[] = {
 	{"auto", DMASYNC_MEMORY_AUTO},
 	{"cma", DMASYNC_MEMORY_CMA},

@@ -9,6 +9,7 @@
 
 extern const struct option_choice names_backends[];   /* enum dmasync_backend */
 extern const struct option_choice names_directions[]; /* enum dmasync_direction */
+extern const struct option_choice names_classes[];    /* enum dmasync_class */
 extern const struct option_choice names_memories[];   /* enum dmasync_memory */
 extern const struct option_choice names_kinds[];      /* enum dmasync_buffer_kind */
 

@@ -154,7 +154,7 @@ static void wrong_command_lines_are_told_what_is_allowed(void)
 		{{"stats", "--json=1"}, "unknown option"},
 		{{"batches", "--last"}, "--last needs a value"},
 		{{"batches", "--last", "x"}, "--last: \"x\" is not a whole number"},
-		{{"batches", "--last", "513"}, "--last: \"513\" is out of bounds; 0 to 512"},
+		{{"batches", "--last", "401"}, "--last: \"401\" is out of bounds; 0 to 400"},
 		{{"batches", "--follow=1"}, "--follow takes no value"},
 		{{"sync", "--direction", "up"}, "is not one of: to_device, from_device, bidirec"},
 		{{"sync", "--offset", "1T"}, "--offset: \"1T\" is not a size as 4096"},

@@ -36,7 +36,7 @@ static const struct dmasync_queue_create queue_create = {
 	REQUEST(dmasync_queue_create, QUEUE_CREATE),
 	.depth = 64,
 	.units = 4096,
-	.klass = DMASYNC_CLASS_NORMAL,
+	.klass = DMASYNC_CLASS_BULK,
 };
 static const struct dmasync_queue_remove queue_remove = {
 	REQUEST(dmasync_queue_remove, QUEUE_REMOVE),
@@ -156,6 +156,12 @@ static const struct dmasync_stats_reply stats_reply = {
 	.buffers = 17,
 	.queues = 18,
 	.workers = 19,
+	.slice_overruns = 20,
+	.class_batches = {21, 22, 23},
+	.class_lines = {24, 25, 26},
+	.class_slices = {27, 28, 29},
+	.class_waited_lines = {30, 31, 32},
+	.class_waited_entries = {33, 34, 35},
 };
 static const struct dmasync_histogram_reply histogram_reply = {
 	REPLY(sizeof histogram_reply, HISTOGRAM),  .phase = DMASYNC_PHASE_BARRIER,
@@ -178,7 +184,9 @@ static const struct {
 		     .failed = 2,
 		     .lines = 1234567,
 		     .connected_ns = UINT64_C(5000000000),
-		     .name = "isp"},
+		     .name = "isp",
+		     .realtime_queues = 1,
+		     .bulk_queues = 2},
 		    {.id = 2, .pid = 4712, .uid = 1000, .name = "consumer"}},
 };
 
@@ -188,7 +196,8 @@ static const struct {
 		.lines = 960, .bytes = 61440, .queued_ns = 900, .issue_ns = 12000,                 \
 		.barrier_ns = 3000, .fence_ns = 0, .entries = 2, .elided = 1,                      \
 		.flags = DMASYNC_COMPLETION_MIXED, .status = 0, .reason = DMASYNC_REASON_NONE,     \
-		.bad_entry = DMASYNC_NO_ENTRY, .queue = 7, .worker = 1, .pid = 4711                \
+		.bad_entry = DMASYNC_NO_ENTRY, .queue = 7, .worker = 1, .pid = 4711,               \
+		.waited_entries = 3, .waited_lines = 4096, .klass = DMASYNC_CLASS_BULK             \
 	}
 static const struct {
 	struct dmasync_batches_reply reply;

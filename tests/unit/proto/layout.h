@@ -36,21 +36,24 @@
 	F(s, header) F(s, uptime_ns) F(s, connections) F(s, batches) F(s, failed) F(s, entries) \
 	F(s, elided) F(s, lines) F(s, bytes) F(s, barriers) F(s, kernel_syncs) F(s, reissued) \
 	F(s, suspect_times) F(s, faults) F(s, worker_sleeps) F(s, refused) F(s, mapped_bytes) \
-	F(s, clients) F(s, buffers) F(s, queues) F(s, workers)
+	F(s, clients) F(s, buffers) F(s, queues) F(s, workers) F(s, slice_overruns) \
+	F(s, class_batches) F(s, class_lines) F(s, class_slices) F(s, class_waited_lines) \
+	F(s, class_waited_entries)
 #define LAYOUT_dmasync_histogram(F, s) F(s, header) F(s, phase) F(s, reserved)
 #define LAYOUT_dmasync_histogram_reply(F, s) \
 	F(s, header) F(s, phase) F(s, buckets) F(s, count) F(s, max_ns) F(s, sum_ns) F(s, bucket)
 #define LAYOUT_dmasync_clients(F, s) F(s, header) F(s, after)
 #define LAYOUT_dmasync_client_record(F, s) \
 	F(s, id) F(s, pid) F(s, uid) F(s, buffers) F(s, queues) F(s, mapped_bytes) F(s, batches) \
-	F(s, failed) F(s, lines) F(s, connected_ns) F(s, name)
+	F(s, failed) F(s, lines) F(s, connected_ns) F(s, name) F(s, realtime_queues) \
+	F(s, bulk_queues)
 #define LAYOUT_dmasync_clients_reply(F, s) F(s, header) F(s, count) F(s, reserved)
 #define LAYOUT_dmasync_batches(F, s) F(s, header) F(s, count) F(s, reserved)
 #define LAYOUT_dmasync_batch_record(F, s) \
 	F(s, batch_id) F(s, client_id) F(s, end_ns) F(s, user_data) F(s, lines) F(s, bytes) \
 	F(s, queued_ns) F(s, issue_ns) F(s, barrier_ns) F(s, fence_ns) F(s, entries) F(s, elided) \
 	F(s, flags) F(s, status) F(s, reason) F(s, bad_entry) F(s, queue) F(s, worker) F(s, pid) \
-	F(s, reserved)
+	F(s, waited_entries) F(s, waited_lines) F(s, klass) F(s, reserved)
 #define LAYOUT_dmasync_batches_reply(F, s) F(s, header) F(s, count) F(s, lost)
 #define LAYOUT_dmasync_watch(F, s) F(s, header) F(s, enable) F(s, reserved)
 #define LAYOUT_dmasync_probe_reply(F, s) \

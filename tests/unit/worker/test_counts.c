@@ -77,7 +77,7 @@ static void *write_records(void *argument)
 {
 	for (uint64_t i = 0; i < WRITES; i++) {
 		struct dmasync_batch_record record = {
-			.batch_id = i, .lines = i, .issue_ns = i, .reserved = (uint32_t)i};
+			.batch_id = i, .lines = i, .issue_ns = i, .waited_entries = (uint32_t)i};
 
 		records_add(argument, &record);
 	}
@@ -103,7 +103,7 @@ static void a_reader_beside_the_writer(void **state)
 			next = read[i].batch_id + 1;
 			assert_int_equal(read[i].lines, read[i].batch_id);
 			assert_int_equal(read[i].issue_ns, read[i].batch_id);
-			assert_int_equal(read[i].reserved, (uint32_t)read[i].batch_id);
+			assert_int_equal(read[i].waited_entries, (uint32_t)read[i].batch_id);
 		}
 		got += n;
 	}
