@@ -122,10 +122,14 @@ static int child(struct crew *crew, uint32_t index)
 
 	if (r < 0)
 		return r;
+	list.count = entries; /* all of them, where the list alone stops earlier */
 	dmasync_queue_params_init(&queue);
 	while (queue.depth < params->batches)
 		queue.depth *= 2;
-	queue.units = list.units;
+	while (queue.units < entries)
+		queue.units *= 2;
+	/* More clients than CPUs: one that looks keeps another from submitting. */
+	queue.spin_us = 0;
 	r = rig_client_open(crew->rig, list.size, &queue, &client);
 	if (r < 0)
 		return r;

@@ -21,8 +21,8 @@ int crew_start(struct rig *rig, const struct crew_params *params, struct crew **
 void crew_stop(struct crew *crew);
 
 /*
- * All lines of all clients dirtied, then all batches submitted and awaited by clients that sleep as
- * libdmasync does by default. From the first submission to the last completion.
+ * All lines of all clients dirtied, then all batches submitted and awaited by clients that sleep.
+ * From the first submission to the last completion.
  */
 int crew_round(struct crew *crew, uint64_t *ret_ns);
 

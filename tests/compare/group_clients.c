@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The same 64 MB in 64 batches of 1 MB, by one client and by 64; and 256 batches of 256 KB by 1, 16
- * and 256 clients. Each client is a process. One thread.
+ * The same 64 MB in 64 batches of 1 MB, by one client and by 64; and 256 such batches by 1, 16 and
+ * 256 clients. Each client is a process. One thread.
  */
 #include "tests/compare/crew.h"
 
@@ -57,7 +57,7 @@ static int throughput(struct compare *compare)
 
 static int growth(struct compare *compare)
 {
-	const uint32_t entries = compare->short_form ? 8 : 64;
+	const uint32_t entries = compare->short_form ? 8 : 256;
 	const struct crew_params params[] = {
 		{1, 256, entries}, {16, 16, entries}, {256, 1, entries}};
 	static const char *const names[] = {"a batch, 1 client", "a batch, 16 clients",

@@ -89,10 +89,18 @@ void rig_close(struct rig *rig)
 
 int rig_connect(struct rig *rig, struct dmasync **ret)
 {
-	const struct ctl ctl = {.socket = spawn_socket(rig->spawn)};
-	char text[CLIENT_ERROR_TEXT_SIZE];
-	int r = connect_quietly(&ctl, ret, text, sizeof text);
+	char text[CLIENT_ERROR_TEXT_SIZE] = "";
+	struct dmasync_connect_params params;
+	int r;
 
+	dmasync_connect_params_init(&params);
+	params.socket = spawn_socket(rig->spawn);
+	params.name = "dmasync-compare";
+	/* A buffer of 1 GB is populated, locked and cleaned before the answer. */
+	params.timeout_ms = 60000;
+	params.error_text = text;
+	params.error_text_size = sizeof text;
+	r = dmasync_connect_with(&params, ret);
 	return r < 0 ? compare_fail(rig->compare, r, "%.190s", text) : 0;
 }
 

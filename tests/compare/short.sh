@@ -1,12 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The short form of dmasync-compare runs, and every row has a number or a reason.
-# usage: short.sh COMPARE CHECK_PY PYTHON JSON
+# The short form of dmasync-compare runs, every row has a number or a reason, and the pictures can be
+# drawn. usage: short.sh COMPARE SOURCE_DIRECTORY PYTHON WORK_DIRECTORY
 set -eu
 
-rm -f "$4"
+json=$4/compare-short.json
+rm -f "$json" "$4/reduction.svg" "$4/latency.svg"
 status=0
-"$1" --short --json="$4" || status=$?
+"$1" --short --json="$json" || status=$?
 [ "$status" = 77 ] && exit 77
 [ "$status" = 0 ] || exit 1
-exec "$3" -B "$2" --shape "$4"
+"$3" -B "$2/check.py" --shape "$json"
+if command -v gnuplot >/dev/null; then
+	"$3" -B "$2/draw.py" "$json" "$4" >"$4/drawn"
+	while read -r picture; do
+		case "$picture" in
+		*.svg) grep -q '</svg>' "$picture" || { echo "$picture: no picture"; exit 1; } ;;
+		esac
+	done <"$4/drawn"
+fi
