@@ -135,6 +135,8 @@ static const struct ctl_command benches[] = {
 	{"sg", "a scatter-gather list: a barrier per entry, one barrier, the daemon", bench_sg},
 	{"latency", "one dirty line: the round trip, beside what no software can beat",
 	 bench_latency},
+	{"iomem", "block writes to device memory: a barrier per store, one barrier, none",
+	 bench_iomem},
 };
 
 int cmd_bench(struct ctl *ctl, int argc, char **argv)

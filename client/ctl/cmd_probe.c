@@ -32,6 +32,10 @@ static void probe_daemon(const struct dmasync_probe_reply *reply, const char *ve
 		json_add_bool(section, "trapped", reply->trapped != 0);
 		json_add_uint(section, "workers", reply->workers);
 		json_add_field(section, "loop", reply->loop, sizeof reply->loop);
+		json *errata = json_new_array();
+
+		probe_list_errata(reply->errata, errata);
+		json_add(section, "errata", errata);
 		return;
 	}
 	printf("daemon: dmasyncd %s, %u worker%s, loop: %s\n",
@@ -44,6 +48,8 @@ static void probe_daemon(const struct dmasync_probe_reply *reply, const char *ve
 	       format_ps(flush, reply->flush_picoseconds),
 	       format_ps(barrier, reply->barrier_picoseconds),
 	       reply->trapped ? "; each one traps into the kernel" : "");
+	if (reply->errata & DMASYNC_ERRATUM_SI_L1_4311569)
+		puts("  each line operation is issued twice, for erratum Arm SI L1 4311569");
 }
 
 /*
@@ -201,6 +207,7 @@ int cmd_probe(struct ctl *ctl, int argc, char **argv)
 	json *document = ctl->json ? json_new_object() : NULL;
 	probe_cpus("", document);
 	probe_cache(document);
+	probe_errata("", document);
 	probe_memory("", document);
 	probe_allocators("", document);
 	probe_devices("", coherence_here, document);

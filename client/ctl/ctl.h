@@ -47,6 +47,7 @@ int cmd_selftest(struct ctl *ctl, int argc, char **argv);
 int cmd_bench(struct ctl *ctl, int argc, char **argv);
 int bench_sg(struct ctl *ctl, int argc, char **argv);
 int bench_latency(struct ctl *ctl, int argc, char **argv);
+int bench_iomem(struct ctl *ctl, int argc, char **argv);
 
 /* Finds argv[1] in a table of commands and runs it; options before it are ctl's own. */
 int ctl_dispatch(struct ctl *ctl, const char *program, const struct ctl_command *commands,

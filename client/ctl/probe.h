@@ -18,10 +18,14 @@
 /* Each prints its section as text where `json` is NULL, else adds a member to it. */
 void probe_cpus(const char *root, json *document);
 void probe_cache(json *document);
+void probe_errata(const char *root, json *document);
 void probe_memory(const char *root, json *document);
 void probe_allocators(const char *root, json *document);
 void probe_devices(const char *root, enum coherence_default architecture, json *document);
 void probe_io_uring(json *document);
+
+/* Lists DMASYNC_ERRATUM_*: as text, or as members of `array`. */
+void probe_list_errata(uint32_t errata, json *array);
 
 /* "Cortex-A53 r0p2", "implementer 0x41 part 0xd03 r0p2" */
 void probe_midr_text(uint64_t midr, char *text, size_t size);

@@ -24,7 +24,7 @@ expect()
 expect "stats clients batches probe sync selftest bench" ""
 expect "batches bench" b
 expect "stats" --json --socket /nowhere st
-expect "sg latency" bench ""
+expect "sg latency iomem" bench ""
 expect "--last --follow --json --socket --help" batches --
 expect "--for-device --for-cpu" sync --for
 expect "--random" bench sg --r

@@ -164,13 +164,16 @@ static void wrong_command_lines_are_told_what_is_allowed(void)
 		{{"sync", "--fd", "3", "file"}, "exclude each other"},
 		{{"sync", "one", "two"}, "\"two\" is one argument too many"},
 		{{"probe", "--fd", "3", "file"}, "exclude each other"},
-		{{"bench"}, "no command; allowed are sg, latency"},
-		{{"bench", "frob"}, "unknown command \"frob\"; allowed are sg, latency"},
+		{{"bench"}, "no command; allowed are sg, latency, iomem"},
+		{{"bench", "frob"}, "unknown command \"frob\"; allowed are sg, latency, iomem"},
 		{{"bench", "sg", "--iterations", "0"}, "out of bounds"},
 		{{"bench", "sg", "--size", "4K", "--entry", "8K"}, "larger than the buffer"},
 		{{"bench", "sg", "--size", "1G", "--entry", "1"}, "16777216 are allowed"},
 		{{"bench", "latency", "--period", "33"}, "is not a time with its unit"},
 		{{"bench", "latency", "--period", "1us"}, "1.00 ms to 10.0 s are allowed"},
+		{{"bench", "iomem", "--offset", "4K"}, "are for --map"},
+		{{"bench", "iomem", "--map", "x", "--offset", "4"}, "no multiple of 8"},
+		{{"bench", "iomem", "--rounds", "0"}, "out of bounds"},
 	};
 
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -199,6 +202,7 @@ static void help_is_there_for_every_command(void)
 		{"bench", "--help"},
 		{"bench", "sg", "--help"},
 		{"bench", "latency", "--help"},
+		{"bench", "iomem", "--help"},
 	};
 	struct harness_output output;
 
@@ -610,6 +614,53 @@ static void bench_latency_has_its_shape(void)
 	harness_daemon_stop(&daemon);
 }
 
+/* No daemon is there. */
+static void bench_iomem_has_its_shape(void)
+{
+	static const char *const keys[] = {"write64_copy_ns", "write32_copy_ns", "memset_ns",
+					   "memcpy_to_ns"};
+	struct harness_output output;
+	json *document = DOCUMENT("bench", "iomem", "--rounds", "1", "--json"), *rows, *ratios;
+	size_t forms;
+
+	check_text(text(document, "memory"), "ordinary");
+	rows = member(document, "rows");
+	ratios = member(document, "each_to_one");
+	/* None, then each barrier behind the last store and at every one; ten sizes. */
+	forms = 1 + 2 * json_object_array_length(ratios);
+	check(json_object_array_length(ratios) >= 1);
+	check_int((int64_t)json_object_array_length(rows), (int64_t)(10 * forms));
+	for (size_t i = 0; i < 10 * forms; i++) {
+		json *row = json_object_array_get_idx(rows, i);
+
+		check_int(number(row, "bytes"), 8 << i % 10);
+		check_text(text(row, "placement"), i < 10 ? "none" : i / 10 % 2 ? "one" : "each");
+		for (size_t key = 0; key < 4; key++)
+			check(decimal(row, keys[key]) > 0);
+	}
+	for (size_t i = 0; i < json_object_array_length(ratios); i++) {
+		json *ratio = json_object_array_get_idx(ratios, i);
+		json *one = json_object_array_get_idx(rows, 10 * (1 + 2 * i) + 9);
+		json *each = json_object_array_get_idx(rows, 10 * (2 + 2 * i) + 9);
+		double difference = decimal(each, "memset_ns") / decimal(one, "memset_ns") -
+				    decimal(ratio, "memset");
+
+		check(difference < 0.1 && difference > -0.1);
+		check_text(text(ratio, "barrier"), text(each, "barrier"));
+	}
+	json_object_put(document);
+
+	RUN(&output, "bench", "iomem", "--rounds", "1");
+	expect_status(&output, 0);
+	expect_text(output.out, "block writes to memory of this machine");
+	expect_text(output.out, " times one");
+	harness_output_clear(&output);
+	RUN(&output, "bench", "iomem", "--map", "/dev/null");
+	expect_status(&output, 1);
+	expect_text(output.err, "bench iomem: /dev/null is no UIO device");
+	harness_output_clear(&output);
+}
+
 static void bench_brings_a_daemon_of_its_own_and_leaves_nothing(void)
 {
 	struct harness_output output;
@@ -702,6 +753,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(selftest_finds_every_stale_line_of_a_simulated_device, .timeout_s = 60),
 	HARNESS_CASE(bench_sg_has_its_shape, .timeout_s = 60),
 	HARNESS_CASE(bench_latency_has_its_shape, .timeout_s = 60),
+	HARNESS_CASE(bench_iomem_has_its_shape, .timeout_s = 60),
 	HARNESS_CASE(bench_brings_a_daemon_of_its_own_and_leaves_nothing, .timeout_s = 60),
 };
 

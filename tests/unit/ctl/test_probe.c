@@ -385,6 +385,25 @@ static void cpus_and_heaps_are_listed(void)
 	json_object_put(document);
 }
 
+static void errata_are_listed(void)
+{
+	json *document = json_new_object(), *none = json_new_object();
+
+	probe_errata(harness_directory(), none);
+	check_int((int64_t)json_object_array_length(json_object_object_get(none, "errata")), 0);
+	json_object_put(none);
+
+	write_text("/sys/devices/system/cpu/cpu0/regs/identification", "midr_el1",
+		   "0x000000004e0f0100\n");
+	write_text("/proc", "cmdline", "quiet arm_si_l1_workaround_4311569\n");
+	probe_errata(harness_directory(), document);
+	check_text(member(element(document, "errata", 0, 2), "name"), "Arm SI L1 4311569");
+	check_text(member(element(document, "errata", 1, 2), "name"),
+		   "NVIDIA Olympus T410-OLY-1027");
+	check(*member(element(document, "errata", 1, 2), "changes") != 0);
+	json_object_put(document);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(the_nearest_property_decides),
 	HARNESS_CASE(dma_mem_leads_elsewhere),
@@ -397,6 +416,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(devices_are_listed),
 	HARNESS_CASE(bouncing_is_warned_of),
 	HARNESS_CASE(cpus_and_heaps_are_listed),
+	HARNESS_CASE(errata_are_listed),
 };
 
 HARNESS_MAIN(cases)
