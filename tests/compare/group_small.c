@@ -17,7 +17,7 @@ static uint64_t inline_ns(const struct bench_list *list)
 	for (uint32_t first = 0; first < list->count; first += ENTRIES) {
 		ops->open();
 		for (uint32_t i = first; i < first + ENTRIES; i++) {
-			uintptr_t at = (uintptr_t)list->memory + list->ranges[i].offset;
+			uintptr_t at = (uintptr_t)(list->memory + list->ranges[i].offset);
 
 			ops->clean(at, at + line, line);
 		}

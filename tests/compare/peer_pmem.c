@@ -63,7 +63,7 @@ uint64_t pmem_persist_each(const struct bench_list *list)
 	int64_t start = now_ns();
 
 	for (uint32_t i = 0; i < list->count; i++)
-		persist(list->memory + list->ranges[i].offset, list->ranges[i].length);
+		persist(list->memory + list->ranges[i].offset, (size_t)list->ranges[i].length);
 	return (uint64_t)(now_ns() - start);
 }
 
@@ -72,7 +72,7 @@ uint64_t pmem_flush_each(const struct bench_list *list)
 	int64_t start = now_ns();
 
 	for (uint32_t i = 0; i < list->count; i++)
-		flush(list->memory + list->ranges[i].offset, list->ranges[i].length);
+		flush(list->memory + list->ranges[i].offset, (size_t)list->ranges[i].length);
 	drain();
 	return (uint64_t)(now_ns() - start);
 }

@@ -49,9 +49,9 @@ static _Noreturn void serve(int fd, char *memory, uint64_t bytes, const struct c
 
 		if (request.length && request.length <= bytes &&
 		    request.offset <= bytes - request.length) {
-			uintptr_t start = (uintptr_t)memory + (request.offset & ~mask);
-			uintptr_t end = (uintptr_t)memory +
-					((request.offset + request.length + mask) & ~mask);
+			uint64_t last = (request.offset + request.length + mask) & ~mask;
+			uintptr_t start = (uintptr_t)(memory + (request.offset & ~mask));
+			uintptr_t end = (uintptr_t)(memory + last);
 
 			cache->ops.open();
 			cache->ops.clean(start, end, cache->line);
