@@ -48,7 +48,7 @@ static int check_reply(struct dmasync *ds, const struct dmasync_buffer_add_reply
 	    reply->size > INT64_MAX / 4 || reply->backend < DMASYNC_BACKEND_DIRECT ||
 	    reply->backend > DMASYNC_BACKEND_SIMULATED ||
 	    (reply->kind != DMASYNC_KIND_MEMFD && reply->kind != DMASYNC_KIND_DMABUF))
-		return control_error(ds, control_break(ds, -EPROTO),
+		return control_error(ds, control_end(ds, -EPROTO),
 				     "dmasyncd at %s registered a buffer and says handle 0x%x, "
 				     "%llu bytes, backend %u, kind %u, which cannot be; the "
 				     "connection was ended",
@@ -57,25 +57,120 @@ static int check_reply(struct dmasync *ds, const struct dmasync_buffer_add_reply
 	return 0;
 }
 
-static int add(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer_add_reply *ret)
+static int fill_request(struct dmasync *ds, uint32_t flags, struct dmasync_buffer_add *ret)
 {
-	struct dmasync_buffer_add request = {
-		.flags = flags & DMASYNC_IMPORT_NO_CLEAN ? DMASYNC_BUFFER_NO_CLEAN : 0,
-	};
-	struct control_reply reply = {.message = ret, .size = sizeof *ret};
 	enum dmasync_backend backend = DMASYNC_BACKEND_AUTO;
 	int r = backend_of(ds, flags, &backend);
 
+	*ret = (struct dmasync_buffer_add){
+		.flags = flags & DMASYNC_IMPORT_NO_CLEAN ? DMASYNC_BUFFER_NO_CLEAN : 0,
+		.backend = (uint32_t)backend,
+	};
+	return r;
+}
+
+static int add(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer_add_reply *ret,
+	       uint32_t *ret_life)
+{
+	struct dmasync_buffer_add request;
+	struct control_reply reply = {.message = ret, .size = sizeof *ret};
+	int r = fill_request(ds, flags, &request);
+
 	if (r < 0)
 		return r;
-	request.backend = (uint32_t)backend;
-	if (ds->in_process)
+	if (ds->in_process) {
+		*ret_life = control_life(ds);
 		return inline_buffer_add(ds, ds->in_process, fd, &request, ret);
+	}
 	r = control_call(ds, DMASYNC_OP_BUFFER_ADD, &request.header, sizeof request, fd, &reply);
 	if (r < 0)
 		return r;
 	control_text(ret->exporter, sizeof ret->exporter);
+	*ret_life = reply.life;
 	return check_reply(ds, ret);
+}
+
+/* A daemon's answer about a buffer; life_lock where others may look at it already. */
+static void fill_in(struct dmasync_buffer *buffer, const struct dmasync_buffer_add_reply *reply)
+{
+	buffer->flags = reply->flags;
+	buffer->backend = (enum dmasync_backend)reply->backend;
+	buffer->kind = (enum dmasync_buffer_kind)reply->kind;
+	memcpy(buffer->exporter, reply->exporter, sizeof buffer->exporter);
+}
+
+int buffer_register_again(struct dmasync_buffer *buffer)
+{
+	struct dmasync *ds = buffer->ds;
+	struct dmasync_buffer_add request;
+	struct dmasync_buffer_add_reply added = {0};
+	struct control_reply reply = {.message = &added, .size = sizeof added};
+	/*
+	 * Not cleaned once more: it was when it came, every for_device has cleaned since, and a
+	 * device may be writing to it now.
+	 */
+	int r = fill_request(ds, buffer->import_flags | DMASYNC_IMPORT_NO_CLEAN, &request);
+
+	if (r < 0)
+		return r;
+	/* Entries in the rings and in open batches name it. */
+	request.handle = buffer->handle;
+	r = control_exchange(ds, DMASYNC_OP_BUFFER_ADD, &request.header, sizeof request, buffer->fd,
+			     &reply, now_ns() + (int64_t)ds->timeout_ms * 1000000);
+	if (r == 0)
+		r = check_reply(ds, &added);
+	if (r < 0)
+		return r;
+	if (added.handle != buffer->handle || added.size < buffer->bytes)
+		return control_error(
+			ds, -EOPNOTSUPP,
+			"the dmasyncd that now answers at %s registers a buffer as 0x%x "
+			"of %llu bytes that was 0x%x of %llu before: it cannot take "
+			"over; disconnect and connect anew",
+			ds->path, added.handle, (unsigned long long)added.size, buffer->handle,
+			(unsigned long long)buffer->bytes);
+	control_text(added.exporter, sizeof added.exporter);
+	pthread_mutex_lock(&ds->life_lock);
+	fill_in(buffer, &added);
+	pthread_mutex_unlock(&ds->life_lock);
+	return 0;
+}
+
+/*
+ * From here on a new daemon will register it again. False where one came since `life`, in which the
+ * buffer was registered: then it knows nothing of it. A life that is merely over is as good.
+ */
+static bool buffer_link(struct dmasync_buffer *buffer, uint32_t life)
+{
+	struct dmasync *ds = buffer->ds;
+	bool same;
+
+	pthread_mutex_lock(&ds->request_lock);
+	same = control_life(ds) - life <= 1;
+	if (same) {
+		buffer->next = ds->buffers;
+		ds->buffers = buffer;
+	}
+	pthread_mutex_unlock(&ds->request_lock);
+	return same;
+}
+
+/* The life in which the daemon knows it, or will not hear of it any more. */
+static uint32_t buffer_unlink(struct dmasync_buffer *buffer)
+{
+	struct dmasync *ds = buffer->ds;
+	uint32_t life;
+
+	pthread_mutex_lock(&ds->request_lock);
+	for (struct dmasync_buffer **place = &ds->buffers; *place; place = &(*place)->next) {
+		if (*place == buffer) {
+			*place = buffer->next;
+			break;
+		}
+	}
+	life = control_life(ds);
+	pthread_mutex_unlock(&ds->request_lock);
+	return life;
 }
 
 int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_memory memory,
@@ -83,23 +178,28 @@ int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_mem
 {
 	struct dmasync_buffer *buffer = calloc(1, sizeof *buffer);
 	struct dmasync_buffer_add_reply reply = {0};
-	int r = buffer ? add(ds, fd, flags, &reply) : -ENOMEM;
+	uint32_t life = 0;
+	int r = buffer ? 0 : -ENOMEM;
 
-	if (r < 0) {
-		free(buffer);
-		close_fd(fd);
-		return r;
+	if (buffer) {
+		buffer->ds = ds;
+		buffer->fd = fd;
+		buffer->memory = memory;
+		buffer->import_flags = flags;
+		pthread_mutex_init(&buffer->map_lock, NULL);
 	}
-	buffer->ds = ds;
-	buffer->fd = fd;
-	buffer->handle = reply.handle;
-	buffer->flags = reply.flags;
-	buffer->bytes = reply.size;
-	buffer->backend = (enum dmasync_backend)reply.backend;
-	buffer->kind = (enum dmasync_buffer_kind)reply.kind;
-	buffer->memory = memory;
-	memcpy(buffer->exporter, reply.exporter, sizeof buffer->exporter);
-	pthread_mutex_init(&buffer->map_lock, NULL);
+	do {
+		if (r == 0)
+			r = add(ds, fd, flags, &reply, &life);
+		if (r < 0) {
+			free(buffer);
+			close_fd(fd);
+			return r;
+		}
+		buffer->handle = reply.handle;
+		buffer->bytes = reply.size;
+		fill_in(buffer, &reply);
+	} while (!buffer_link(buffer, life));
 	*ret = buffer;
 	return 0;
 }
@@ -123,18 +223,20 @@ DMASYNC_PUBLIC int dmasync_buffer_get_info(const struct dmasync_buffer *buffer,
 	struct dmasync_buffer_info own = {
 		.handle = buffer->handle,
 		.bytes = buffer->bytes,
-		.backend = buffer->backend,
-		.kind = buffer->kind,
 		.memory = buffer->memory,
 		.fd = buffer->fd,
-		.guarantee = buffer->flags & DMASYNC_BUFFER_GUARANTEE,
-		.locked = buffer->flags & DMASYNC_BUFFER_LOCKED,
 	};
 
 	if (!fork_guard_ok(buffer->ds))
 		return -ECHILD;
 	static_assert(sizeof own.exporter == sizeof buffer->exporter, "a name");
+	pthread_mutex_lock(&buffer->ds->life_lock);
+	own.backend = buffer->backend;
+	own.kind = buffer->kind;
+	own.guarantee = buffer->flags & DMASYNC_BUFFER_GUARANTEE;
+	own.locked = buffer->flags & DMASYNC_BUFFER_LOCKED;
 	memcpy(own.exporter, buffer->exporter, sizeof own.exporter);
+	pthread_mutex_unlock(&buffer->ds->life_lock);
 	return params_return(info, &own, sizeof own);
 }
 
@@ -164,7 +266,8 @@ DMASYNC_PUBLIC void *dmasync_buffer_map(struct dmasync_buffer *buffer)
 
 DMASYNC_PUBLIC void *dmasync_buffer_map_device(struct dmasync_buffer *buffer)
 {
-	if (buffer->backend != DMASYNC_BACKEND_SIMULATED)
+	/* Never chosen by a policy, so it is what was asked for. */
+	if (!(buffer->import_flags & DMASYNC_IMPORT_SIMULATED))
 		return NULL;
 	return map_once(buffer, &buffer->device, CACHE_SIMULATED_DEVICE);
 }
@@ -174,17 +277,19 @@ DMASYNC_PUBLIC void dmasync_buffer_destroy(struct dmasync_buffer *buffer)
 	struct dmasync_buffer_remove request = {0};
 	struct dmasync_done_reply done;
 	struct control_reply reply = {.message = &done, .size = sizeof done};
+	uint32_t life;
 
 	if (!buffer || !fork_guard_ok(buffer->ds))
 		return;
 	/* The daemon refuses a batch that it fetches after the removal: let it fetch them first. */
 	queues_drain(buffer->ds);
 	request.handle = buffer->handle;
+	life = buffer_unlink(buffer);
 	if (buffer->ds->in_process)
 		inline_buffer_remove(buffer->ds->in_process, buffer->handle);
-	else if (!control_broken(buffer->ds))
-		control_call(buffer->ds, DMASYNC_OP_BUFFER_REMOVE, &request.header, sizeof request,
-			     -1, &reply);
+	else if (life_is_up(life))
+		control_call_in(buffer->ds, life, DMASYNC_OP_BUFFER_REMOVE, &request.header,
+				sizeof request, -1, &reply);
 	if (buffer->cpu)
 		munmap(buffer->cpu, (size_t)buffer->bytes);
 	if (buffer->device)

@@ -69,7 +69,7 @@ static int ring_take(struct dmasync_queue *queue, struct dmasync_completion *ret
 		return 0;
 	switch (dmasync_ring_poll_completion(&queue->ring, queue->read, &completion)) {
 	case DMASYNC_RING_EMPTY:
-		return 0;
+		return queue->lost == LOST_NONE ? 0 : queue_take_lost(queue, ret);
 	case DMASYNC_RING_BROKEN:
 		return queue->error = -EPROTO;
 	case DMASYNC_RING_READY:
@@ -78,6 +78,8 @@ static int ring_take(struct dmasync_queue *queue, struct dmasync_completion *ret
 	if (completion.status > 0 || completion.status < -4095)
 		return queue->error = -EPROTO;
 	translate(&completion, ret);
+	if (queue->replayed)
+		queue_mark_replayed(queue, ret);
 	/* The slot and the units are free again; the worker hears of it in publish_read(). */
 	queue->unit_tail = queue->slots[queue->read & (queue->ring.depth - 1)].unit_end;
 	queue->read++;
@@ -106,14 +108,6 @@ bool notification_drain(struct dmasync_queue *queue)
 	return n != 0;
 }
 
-/* The daemon is gone; what it published before it went is still handed out. */
-static int take_last(struct dmasync_queue *queue, struct dmasync_completion *ret)
-{
-	int r = completion_take(queue, ret);
-
-	return r == 0 ? -ECONNRESET : r;
-}
-
 /*
  * A dead daemon writes nothing into the ring, so a caller that never sleeps must be told by
  * somebody: now and then this asks the socket. Whoever came because queue_fd was readable may have
@@ -123,13 +117,25 @@ static bool daemon_gone(struct dmasync_queue *queue)
 {
 	int64_t now;
 
-	if (control_broken(queue->ds))
+	if (!queue_current(queue))
 		return true;
 	now = now_ns();
 	if (now < queue->next_check_ns && queue->epoll_fd < 0)
 		return false;
 	queue->next_check_ns = now + CHECK_NS;
-	return !control_alive(queue->ds, 0);
+	return !control_alive(queue->ds, queue->life, 0);
+}
+
+/* 1: a completion. 0: none yet. Negative: the last completion is read, no daemon will come. */
+static int recover_once(struct dmasync_queue *queue, struct dmasync_completion *ret)
+{
+	int r = queue_recover(queue);
+	/* What the old daemon had published; what a new one has by now; what is lost. */
+	int taken = completion_take(queue, ret);
+
+	if (taken != 0)
+		return taken;
+	return r < 0 ? r : 0;
 }
 
 DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_completion *ret)
@@ -143,8 +149,11 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 		queue_fd_settle(queue, true);
 	if (r != 0)
 		return r;
-	if (daemon_gone(queue))
-		return take_last(queue, ret);
+	if (daemon_gone(queue)) {
+		r = recover_once(queue, ret);
+		queue_fd_settle(queue, r == 1);
+		return r;
+	}
 	/* Where that took a system call: what came meanwhile is worth more than a readable fd. */
 	if (queue->epoll_fd >= 0)
 		r = completion_take(queue, ret);
@@ -202,7 +211,7 @@ static int sleep_once(struct dmasync_queue *queue, int64_t deadline)
 	if (p[0].revents && !notification_drain(queue))
 		p[1].revents |= POLLHUP;
 	if (p[1].revents) {
-		control_break(queue->ds, 0);
+		control_break(queue->ds, queue->life, 0);
 		return -ECONNRESET;
 	}
 	return r == 0 ? 0 : 1;
@@ -234,25 +243,68 @@ static int sleep_for(struct dmasync_queue *queue, struct dmasync_completion *ret
 	return why == 0 ? -ETIMEDOUT : why;
 }
 
-static int wait_until(struct dmasync_queue *queue, struct dmasync_completion *ret,
-		      int64_t timeout_ns)
+/*
+ * Until the queue is attached to a daemon: 0. A completion, -ETIMEDOUT, -EINTR and the end of the
+ * connection come before it. Waits for nothing where nothing is in flight.
+ */
+static int recover_until(struct dmasync_queue *queue, struct dmasync_completion *ret,
+			 int64_t deadline)
+{
+	for (;;) {
+		int r = recover_once(queue, ret);
+		int64_t now, when;
+		struct timespec pause;
+
+		if (r != 0)
+			return r;
+		if (queue_current(queue) || !queue_in_flight(queue))
+			return 0;
+		now = now_ns();
+		if (now >= deadline)
+			return -ETIMEDOUT;
+		/* Nobody can wake us: there is no daemon. */
+		when = queue_next_look(queue);
+		pause = to_timespec((when < deadline ? when : deadline) - now);
+		if (when > now && ppoll(NULL, 0, &pause, NULL) < 0)
+			return -errno;
+	}
+}
+
+int completion_wait(struct dmasync_queue *queue, struct dmasync_completion *ret, int64_t timeout_ns)
 {
 	int64_t start, deadline = INT64_MAX;
 	int r = completion_take(queue, ret);
 
 	if (r != 0)
 		return r;
-	if (control_broken(queue->ds))
-		return take_last(queue, ret);
-	if (atomic_load_explicit(&queue->submitted, memory_order_relaxed) == queue->read)
-		return -ENODATA;
-	if (timeout_ns == 0)
-		return daemon_gone(queue) ? take_last(queue, ret) : -ETIMEDOUT;
+	if (timeout_ns == 0) {
+		if (queue_current(queue) && !queue_in_flight(queue))
+			return -ENODATA;
+		r = daemon_gone(queue) ? recover_once(queue, ret) : 0;
+		if (r == 0)
+			r = queue_in_flight(queue) ? -ETIMEDOUT : -ENODATA;
+		return r;
+	}
 	start = now_ns();
 	if (timeout_ns > 0 && __builtin_add_overflow(start, timeout_ns, &deadline))
 		deadline = INT64_MAX;
-	r = spin(queue, ret, start, deadline);
-	return r != 0 ? r : sleep_for(queue, ret, deadline);
+	/* Once more for every daemon that goes while we wait. */
+	for (;;) {
+		if (!queue_current(queue)) {
+			r = recover_until(queue, ret, deadline);
+			if (r != 0)
+				return r;
+		}
+		if (!queue_in_flight(queue))
+			return -ENODATA;
+		r = spin(queue, ret, start, deadline);
+		if (r != 0)
+			return r;
+		r = sleep_for(queue, ret, deadline);
+		if (r != -ECONNRESET)
+			return r;
+		start = now_ns();
+	}
 }
 
 DMASYNC_PUBLIC int dmasync_wait(struct dmasync_queue *queue, struct dmasync_completion *ret,
@@ -262,14 +314,13 @@ DMASYNC_PUBLIC int dmasync_wait(struct dmasync_queue *queue, struct dmasync_comp
 
 	if (!fork_guard_ok(queue->ds))
 		return -ECHILD;
-	r = wait_until(queue, ret, timeout_ns);
+	r = completion_wait(queue, ret, timeout_ns);
 	queue_fd_settle(queue, r > 0);
 	return r > 0 ? 0 : r;
 }
 
-/* Waits for the batch at `position`; what completes before it goes to the stash. */
-static int wait_for_own(struct dmasync_queue *queue, uint32_t position,
-			struct dmasync_completion *ret)
+/* Waits for the queue's batch number `own`; what completes before it goes to the stash. */
+static int wait_for_own(struct dmasync_queue *queue, uint32_t own, struct dmasync_completion *ret)
 {
 	uint32_t kept = queue->stash_count, first = queue->stash_first;
 	int r;
@@ -277,12 +328,13 @@ static int wait_for_own(struct dmasync_queue *queue, uint32_t position,
 	/* Out of sight meanwhile, so that completion_take() reads the ring. */
 	queue->stash_count = 0;
 	for (;;) {
-		uint32_t next = queue->read;
+		/* A new daemon's positions are others, their sum with the shift is the same. */
+		uint32_t next = queue->read + queue->shift;
 
-		r = wait_until(queue, ret, -1);
+		r = completion_wait(queue, ret, -1);
 		if (r == -EINTR)
 			continue;
-		if (r < 0 || next == position)
+		if (r < 0 || next == own)
 			break;
 		queue->stash[(first + kept++) & (queue->ring.depth - 1)] = *ret;
 	}
@@ -297,17 +349,17 @@ DMASYNC_PUBLIC int dmasync_sync(struct dmasync_queue *queue, struct dmasync_buff
 {
 	struct dmasync_completion completion;
 	struct dmasync_batch *batch;
-	uint32_t position;
+	uint32_t own;
 	int r = dmasync_batch_begin(queue, &batch);
 
 	if (r < 0)
 		return r;
 	dmasync_batch_add(batch, buffer, sync, direction, offset, length);
-	position = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
+	own = atomic_load_explicit(&queue->submitted, memory_order_relaxed) + queue->shift;
 	r = dmasync_batch_submit(batch, 0);
 	if (r < 0)
 		return r;
-	r = wait_for_own(queue, position, &completion);
+	r = wait_for_own(queue, own, &completion);
 	queue_fd_settle(queue, true);
 	return r < 0 ? r : completion.status;
 }

@@ -14,6 +14,7 @@
 #include "client/internal.h"
 
 #define CONNECT_TIMEOUT_MS 2000
+#define CONNECT_FLAGS (DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED | DMASYNC_NO_RECONNECT)
 #define CONNECT_UNIT "start it with: systemctl start dmasyncd.socket"
 
 DMASYNC_PUBLIC void dmasync_connect_params_init(struct dmasync_connect_params *params)
@@ -31,8 +32,7 @@ static const char *choose_socket(const struct dmasync_connect_params *params)
 	return path && *path ? path : DMASYNC_SOCKET_PATH;
 }
 
-/* The sentence for a connect() that failed. */
-static int explain(struct dmasync *ds, int error)
+int connection_explain(struct dmasync *ds, int error)
 {
 	switch (error) {
 	case -ENOENT:
@@ -53,7 +53,7 @@ static int explain(struct dmasync *ds, int error)
 		return control_error(ds, error,
 				     "%s takes no more connections: dmasyncd did not accept one "
 				     "within %u ms; look at: systemctl status dmasyncd.service",
-				     ds->path, ds->timeout_ms);
+				     ds->path, ds->connect_timeout_ms);
 	case -EPROTOTYPE:
 		return control_error(ds, error,
 				     "%s is a socket of another kind (not SOCK_SEQPACKET), so not "
@@ -91,20 +91,19 @@ static int open_socket(struct dmasync *ds, int64_t deadline)
 		};
 
 		if (left < 1000) /* a time-out of 0 us would mean for ever */
-			return explain(ds, -ETIMEDOUT);
+			return connection_explain(ds, -ETIMEDOUT);
 		if (setsockopt(ds->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) < 0)
 			return control_error(ds, -errno, "cannot set a time-out: %s",
 					     describe(-errno));
 		if (connect(ds->socket, (void *)&address, sizeof address) == 0)
 			return 0;
 		if (errno != EINTR && errno != EAGAIN)
-			return explain(ds, -errno);
+			return connection_explain(ds, -errno);
 	}
 }
 
-static int check_hello(struct dmasync *ds, uint64_t required)
+int connection_check_hello(struct dmasync *ds, struct dmasync_hello_reply *hello, uint64_t required)
 {
-	struct dmasync_hello_reply *hello = &ds->hello;
 	uint64_t missing = required & ~hello->features;
 
 	if (hello->version != DMASYNC_PROTOCOL_VERSION)
@@ -127,22 +126,27 @@ static int check_hello(struct dmasync *ds, uint64_t required)
 	return 0;
 }
 
-static int shake_hands(struct dmasync *ds, const char *name, uint64_t required, int64_t deadline)
+void connection_fill_hello(const struct dmasync *ds, uint64_t required, struct dmasync_hello *ret)
 {
-	struct dmasync_hello hello = {
+	*ret = (struct dmasync_hello){
 		.version_min = DMASYNC_PROTOCOL_VERSION,
 		.version_max = DMASYNC_PROTOCOL_VERSION,
 		.features_required = required,
 	};
+	memcpy(ret->name, ds->name, sizeof ret->name);
+}
+
+static int shake_hands(struct dmasync *ds, uint64_t required, int64_t deadline)
+{
+	struct dmasync_hello hello;
 	struct control_reply reply = {.message = &ds->hello, .size = sizeof ds->hello};
 	int r;
 
-	if (!name)
-		name = program_invocation_short_name;
-	memcpy(hello.name, name, strnlen(name, sizeof hello.name - 1));
-	r = control_call_until(ds, DMASYNC_OP_HELLO, &hello.header, sizeof hello, -1, &reply,
-			       deadline);
-	return r < 0 ? r : check_hello(ds, required);
+	connection_fill_hello(ds, required, &hello);
+	/* Nobody else has this connection yet, so nobody holds request_lock. */
+	r = control_exchange(ds, DMASYNC_OP_HELLO, &hello.header, sizeof hello, -1, &reply,
+			     deadline);
+	return r < 0 ? r : connection_check_hello(ds, &ds->hello, required);
 }
 
 /* Nobody to connect to: the library does the work itself. */
@@ -166,6 +170,7 @@ static void connection_free(struct dmasync *ds)
 	close_fd(ds->socket);
 	inline_side_free(ds->in_process);
 	fork_guard_free(ds->alive);
+	pthread_mutex_destroy(&ds->life_lock);
 	pthread_mutex_destroy(&ds->request_lock);
 	pthread_mutex_destroy(&ds->text_lock);
 	pthread_mutex_destroy(&ds->queues_lock);
@@ -176,13 +181,20 @@ static void connection_free(struct dmasync *ds)
 
 static int connection_new(const struct dmasync_connect_params *params, struct dmasync **ret)
 {
+	const char *name = params->name ? params->name : program_invocation_short_name;
 	struct dmasync *ds = calloc(1, sizeof *ds);
 	int r;
 
 	if (!ds)
 		return -ENOMEM;
 	ds->socket = -1;
+	ds->flags = params->flags;
 	ds->timeout_ms = params->timeout_ms ? params->timeout_ms : CONNECT_TIMEOUT_MS;
+	ds->connect_timeout_ms =
+		params->connect_timeout_ms ? params->connect_timeout_ms : ds->timeout_ms;
+	ds->give_up_ms = params->give_up_ms;
+	memcpy(ds->name, name, strnlen(name, sizeof ds->name - 1));
+	pthread_mutex_init(&ds->life_lock, NULL);
 	pthread_mutex_init(&ds->request_lock, NULL);
 	pthread_mutex_init(&ds->text_lock, NULL);
 	pthread_mutex_init(&ds->queues_lock, NULL);
@@ -209,9 +221,9 @@ static int check_params(const struct dmasync_connect_params *params)
 {
 	char text[128];
 
-	if (params->flags & ~(DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED)) {
+	if (params->flags & ~CONNECT_FLAGS) {
 		snprintf(text, sizeof text, "connect flags 0x%x: only 0x%x are known",
-			 params->flags, DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED);
+			 params->flags, CONNECT_FLAGS);
 		give_text(params, text);
 		return -EINVAL;
 	}
@@ -240,18 +252,20 @@ DMASYNC_PUBLIC int dmasync_connect_with(const struct dmasync_connect_params *par
 		give_text(&own, describe(r));
 		return r;
 	}
-	deadline += (int64_t)ds->timeout_ms * 1000000;
+	deadline += (int64_t)ds->connect_timeout_ms * 1000000;
 	if (own.flags & DMASYNC_INLINE)
 		r = start_inline(ds, &own);
 	else
 		r = open_socket(ds, deadline);
 	if (r == 0 && !ds->in_process)
-		r = shake_hands(ds, own.name, own.features_required, deadline);
+		r = shake_hands(ds, own.features_required, deadline);
 	if (r < 0) {
 		give_text(&own, ds->error_text);
 		connection_free(ds);
 		return r;
 	}
+	ds->link.up_ns = now_ns();
+	atomic_init(&ds->life, 1);
 	*ret = ds;
 	return 0;
 }

@@ -53,40 +53,61 @@ DMASYNC_PUBLIC size_t dmasync_error_text(struct dmasync *ds, char *text, size_t 
 	return n < 0 ? 0 : (size_t)n;
 }
 
-int control_break(struct dmasync *ds, int error)
+/* life_lock is held. */
+static void end_life(struct dmasync *ds)
 {
-	atomic_store_explicit(&ds->broken, 1, memory_order_relaxed);
+	/* Nothing is published with it: the next life is (up() in reconnect.c). */
+	atomic_fetch_add_explicit(&ds->life, 1, memory_order_relaxed);
 	/* Hangs up on both sides: wakes threads that sleep on this socket, and the daemon cleans
 	 * up. */
 	shutdown(ds->socket, SHUT_RDWR);
+}
+
+int control_break(struct dmasync *ds, uint32_t life, int error)
+{
+	pthread_mutex_lock(&ds->life_lock);
+	if (life_is_up(life) && atomic_load_explicit(&ds->life, memory_order_relaxed) == life)
+		end_life(ds);
+	pthread_mutex_unlock(&ds->life_lock);
 	return error;
 }
 
-bool control_alive(struct dmasync *ds, int64_t timeout_ns)
+int control_end(struct dmasync *ds, int error)
+{
+	pthread_mutex_lock(&ds->life_lock);
+	atomic_store_explicit(&ds->ended, 1, memory_order_relaxed);
+	if (life_is_up(atomic_load_explicit(&ds->life, memory_order_relaxed)))
+		end_life(ds);
+	pthread_mutex_unlock(&ds->life_lock);
+	return error;
+}
+
+bool control_alive(struct dmasync *ds, uint32_t life, int64_t timeout_ns)
 {
 	/* Not POLLIN: a late answer may lie there unread. Hang-up is reported unasked. */
 	struct pollfd p = {.fd = ds->socket, .events = POLLRDHUP};
 	struct timespec timeout = to_timespec(timeout_ns);
 
-	if (control_broken(ds))
+	if (control_life(ds) != life)
 		return false;
 	if (ppoll(&p, 1, &timeout, NULL) <= 0)
 		return true;
-	control_break(ds, 0);
+	control_break(ds, life, 0);
 	return false;
 }
 
-static int gone(struct dmasync *ds)
+int control_gone(struct dmasync *ds)
 {
-	return control_error(ds, control_break(ds, -ECONNRESET),
-			     "dmasyncd at %s has closed the connection; connect again, and if it "
-			     "does not run: systemctl start dmasyncd.socket",
-			     ds->path);
+	return control_error(ds, control_break(ds, control_life(ds), -ECONNRESET),
+			     "dmasyncd at %s has closed the connection; %s, and if it does not "
+			     "run: systemctl start dmasyncd.socket",
+			     ds->path,
+			     control_broken(ds) ? "connect again" : "the library connects again");
 }
 
 static int nonsense(struct dmasync *ds, const char *what, uint64_t value, uint64_t expected)
 {
-	return control_error(ds, control_break(ds, -EPROTO),
+	return control_error(ds, control_end(ds, -EPROTO),
 			     "what answers at %s does not speak dmasync's protocol: %s is %llu "
 			     "instead of %llu; the connection was ended",
 			     ds->path, what, (unsigned long long)value,
@@ -209,7 +230,7 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 				continue;
 			}
 			if (errno != EAGAIN)
-				return gone(ds);
+				return control_gone(ds);
 			r = wait_for(ds, POLLIN, deadline);
 			if (r < 0)
 				return r;
@@ -218,7 +239,7 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 			continue;
 		}
 		if (n == 0)
-			return gone(ds);
+			return control_gone(ds);
 		collect_fds(&message, packet);
 		packet->size = (size_t)n;
 		if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
@@ -278,7 +299,7 @@ static int refused(struct dmasync *ds, const struct packet *packet)
 	memcpy(&error, ds->receive, sizeof error);
 	if (error.error >= 0 || error.error < -4095)
 		return control_error(
-			ds, control_break(ds, -EPROTO),
+			ds, control_end(ds, -EPROTO),
 			"dmasyncd at %s refused a request with %d, which is no negative "
 			"errno; the connection was ended",
 			ds->path, error.error);
@@ -318,29 +339,31 @@ static bool refuses_connection(uint16_t opcode, const struct dmasync_message *he
 	       header->flags == (DMASYNC_MESSAGE_REPLY | DMASYNC_MESSAGE_ERROR);
 }
 
-static int call_locked(struct dmasync *ds, uint16_t opcode, struct dmasync_message *request,
-		       size_t size, int fd, struct control_reply *reply, int64_t deadline)
+int control_send(struct dmasync *ds, enum dmasync_opcode opcode, struct dmasync_message *request,
+		 size_t size, int fd, int64_t deadline)
 {
-	uint64_t cookie = ++ds->cookie;
+	*request = (struct dmasync_message){
+		.size = (uint32_t)size,
+		.opcode = (uint16_t)opcode,
+		.cookie = ++ds->cookie,
+	};
+	return send_packet(ds, request, size, fd, deadline);
+}
+
+int control_await(struct dmasync *ds, enum dmasync_opcode opcode, uint64_t cookie,
+		  struct control_reply *reply, int64_t deadline)
+{
 	struct packet packet;
 	int r;
 
-	*request = (struct dmasync_message){
-		.size = (uint32_t)size,
-		.opcode = opcode,
-		.cookie = cookie,
-	};
-	r = send_packet(ds, request, size, fd, deadline);
-	if (r < 0)
-		return r;
 	for (;;) {
 		r = receive_packet(ds, &packet, deadline);
 		if (r < 0)
 			return r;
 		if ((packet.header.cookie == cookie &&
 		     !(packet.header.flags & DMASYNC_MESSAGE_EVENT)) ||
-		    refuses_connection(opcode, &packet.header)) {
-			r = accept_reply(ds, opcode, &packet, reply);
+		    refuses_connection((uint16_t)opcode, &packet.header)) {
+			r = accept_reply(ds, (uint16_t)opcode, &packet, reply);
 			packet_close(&packet);
 			return r;
 		}
@@ -354,25 +377,48 @@ static int call_locked(struct dmasync *ds, uint16_t opcode, struct dmasync_messa
 	}
 }
 
-int control_call_until(struct dmasync *ds, enum dmasync_opcode opcode,
-		       struct dmasync_message *request, size_t size, int fd,
-		       struct control_reply *reply, int64_t deadline)
+int control_exchange(struct dmasync *ds, enum dmasync_opcode opcode,
+		     struct dmasync_message *request, size_t size, int fd,
+		     struct control_reply *reply, int64_t deadline)
+{
+	int r = control_send(ds, opcode, request, size, fd, deadline);
+
+	return r < 0 ? r : control_await(ds, opcode, request->cookie, reply, deadline);
+}
+
+int control_call_in(struct dmasync *ds, uint32_t life, enum dmasync_opcode opcode,
+		    struct dmasync_message *request, size_t size, int fd,
+		    struct control_reply *reply)
 {
 	int r;
 
 	pthread_mutex_lock(&ds->request_lock);
-	if (!deadline)
-		deadline = now_ns() + (int64_t)ds->timeout_ms * 1000000;
-	if (control_broken(ds))
-		r = gone(ds);
+	if (control_life(ds) != life || !life_is_up(life))
+		r = control_gone(ds);
 	else
-		r = call_locked(ds, (uint16_t)opcode, request, size, fd, reply, deadline);
+		r = control_exchange(ds, opcode, request, size, fd, reply,
+				     now_ns() + (int64_t)ds->timeout_ms * 1000000);
 	pthread_mutex_unlock(&ds->request_lock);
+	reply->life = life;
+	/* Whoever has a callback hears of a loss now. */
+	if (control_life(ds) != life)
+		reconnect_step(ds);
 	return r;
 }
 
 int control_call(struct dmasync *ds, enum dmasync_opcode opcode, struct dmasync_message *request,
 		 size_t size, int fd, struct control_reply *reply)
 {
-	return control_call_until(ds, opcode, request, size, fd, reply, 0);
+	int64_t deadline = now_ns() + (int64_t)ds->timeout_ms * 1000000;
+	int r;
+
+	do {
+		r = reconnect_until(ds, deadline);
+		if (r < 0)
+			return r;
+		/* What a daemon that went had done for us went with it: asking again is harmless.
+		 */
+		r = control_call_in(ds, control_life(ds), opcode, request, size, fd, reply);
+	} while (r == -ECONNRESET && !control_broken(ds) && now_ns() < deadline);
+	return r;
 }

@@ -65,5 +65,5 @@ void doorbell_ring(struct dmasync_queue *queue)
 	/* A full pipe has been rung already. The batch stays in flight: peek and wait tell the
 	 * rest. */
 	if (error != 0 && error != EAGAIN)
-		control_break(queue->ds, 0);
+		control_break(queue->ds, queue->life, 0);
 }

@@ -38,14 +38,16 @@ int queue_check(const struct dmasync_queue *queue)
 		return -ECHILD;
 	if (queue->error)
 		return queue->error;
-	return control_broken(queue->ds) ? -ECONNRESET : 0;
+	/* While no daemon answers, batches go into the old ring, as long as it has room. */
+	return !queue_current(queue) && control_broken(queue->ds) ? -ECONNRESET : 0;
 }
 
 /* ---- in flight ---- */
 
-static bool completed_all(const struct dmasync_queue *queue, uint32_t submitted)
+/* `count`: of batches since the queue's creation, which no restart of the daemon changes. */
+static bool completed_all(const struct dmasync_queue *queue, uint32_t count)
 {
-	return dmasync_ring_completion_reached(&queue->ring, submitted - 1);
+	return dmasync_ring_completion_reached(&queue->ring, count - queue->shift - 1);
 }
 
 /* The queue with the smallest serial number above `after`; queues_lock is held. */
@@ -60,28 +62,36 @@ static struct dmasync_queue *queue_after(struct dmasync *ds, uint64_t after)
 }
 
 /*
- * Waits until `queue` has completed all batches before `submitted`, while it exists; the lock is
+ * Waits until `queue` has completed its first `count` batches, while it exists; the lock is
  * given up between looks, so that nobody's creation or destruction waits.
  */
-static bool look_at_queue(struct dmasync *ds, uint64_t serial, uint32_t submitted)
+static bool look_at_queue(struct dmasync *ds, uint64_t serial, uint32_t count)
 {
 	struct dmasync_queue *queue;
 	bool done;
 
 	pthread_mutex_lock(&ds->queues_lock);
 	queue = queue_after(ds, serial - 1);
-	done = !queue || queue->serial != serial || completed_all(queue, submitted);
+	done = !queue || queue->serial != serial || completed_all(queue, count);
 	pthread_mutex_unlock(&ds->queues_lock);
 	return done;
 }
 
-static void queue_drain(struct dmasync *ds, uint64_t serial, uint32_t submitted, int64_t deadline)
+static void queue_drain(struct dmasync *ds, uint64_t serial, uint32_t count, int64_t deadline)
 {
 	int64_t pause = DRAIN_FIRST_NS;
 
-	while (!look_at_queue(ds, serial, submitted) && now_ns() < deadline &&
-	       control_alive(ds, pause))
+	while (!look_at_queue(ds, serial, count) && now_ns() < deadline && !control_broken(ds)) {
+		/* A new daemon gets the batches from the queue's own thread. */
+		if (reconnect_step(ds) == 1) {
+			control_alive(ds, control_life(ds), pause);
+		} else {
+			struct timespec nap = to_timespec(pause);
+
+			nanosleep(&nap, NULL);
+		}
 		pause = pause < DRAIN_LAST_NS / 2 ? pause * 2 : DRAIN_LAST_NS;
+	}
 }
 
 void queues_drain(struct dmasync *ds)
@@ -91,19 +101,20 @@ void queues_drain(struct dmasync *ds)
 
 	for (;;) {
 		struct dmasync_queue *queue;
-		uint32_t submitted = 0;
+		uint32_t count = 0;
 
 		pthread_mutex_lock(&ds->queues_lock);
 		queue = queue_after(ds, serial);
 		if (queue) {
 			serial = queue->serial;
 			/* Acquire: pairs with the release in dmasync_batch_submit(). */
-			submitted = atomic_load_explicit(&queue->submitted, memory_order_acquire);
+			count = queue->shift +
+				atomic_load_explicit(&queue->submitted, memory_order_acquire);
 		}
 		pthread_mutex_unlock(&ds->queues_lock);
 		if (!queue)
 			return;
-		queue_drain(ds, serial, submitted, deadline);
+		queue_drain(ds, serial, count, deadline);
 	}
 }
 
@@ -167,42 +178,80 @@ static int set_nonblocking(int fd)
 	return 0;
 }
 
-static int map_queue(struct dmasync_queue *queue, const struct dmasync_ring_layout *layout,
-		     const int *fds)
+static int map_ends(struct queue_ends *ends, const struct dmasync_ring_layout *layout,
+		    const int *fds)
 {
 	void *page;
 	int r;
 
-	queue->doorbell_fd = fds[DMASYNC_QUEUE_DOORBELL];
-	queue->notification_fd = fds[DMASYNC_QUEUE_NOTIFICATION];
-	r = set_nonblocking(queue->doorbell_fd);
+	ends->doorbell_fd = fds[DMASYNC_QUEUE_DOORBELL];
+	ends->notification_fd = fds[DMASYNC_QUEUE_NOTIFICATION];
+	r = set_nonblocking(ends->doorbell_fd);
 	if (r == 0)
-		r = set_nonblocking(queue->notification_fd);
+		r = set_nonblocking(ends->notification_fd);
 	if (r == 0)
 		r = map_shared(fds[DMASYNC_QUEUE_RING], layout->size, PROT_READ | PROT_WRITE,
-			       &queue->memory);
+			       &ends->memory);
 	if (r < 0)
 		return r;
-	queue->memory_size = layout->size;
+	ends->memory_size = layout->size;
 	r = map_shared(fds[DMASYNC_QUEUE_WORKER_PAGE], sizeof(struct dmasync_worker_page),
 		       PROT_READ, &page);
 	if (r < 0)
 		return r;
-	queue->worker_page = page;
-	dmasync_ring_attach(&queue->ring, queue->memory, layout);
-	return dmasync_ring_header_matches(&queue->ring, layout) ? 0 : -EPROTO;
+	ends->worker_page = page;
+	dmasync_ring_attach(&ends->ring, ends->memory, layout);
+	return dmasync_ring_header_matches(&ends->ring, layout) ? 0 : -EPROTO;
+}
+
+void queue_ends_free(struct queue_ends *ends)
+{
+	inline_worker_free(ends->in_process);
+	if (ends->memory)
+		munmap(ends->memory, ends->memory_size);
+	if (ends->worker_page)
+		munmap((void *)(uintptr_t)ends->worker_page, sizeof *ends->worker_page);
+	close_fd(ends->doorbell_fd);
+	close_fd(ends->notification_fd);
+}
+
+void queue_ends_of(const struct dmasync_queue *queue, struct queue_ends *ret)
+{
+	*ret = (struct queue_ends){
+		.life = queue->life,
+		.id = queue->id,
+		.ring = queue->ring,
+		.worker_page = queue->worker_page,
+		.memory = queue->memory,
+		.memory_size = queue->memory_size,
+		.doorbell_fd = queue->doorbell_fd,
+		.notification_fd = queue->notification_fd,
+		.worker_cpu = queue->worker_cpu,
+		.in_process = queue->in_process,
+	};
+}
+
+void queue_ends_set(struct dmasync_queue *queue, const struct queue_ends *ends)
+{
+	queue->life = ends->life;
+	queue->id = ends->id;
+	queue->ring = ends->ring;
+	queue->worker_page = ends->worker_page;
+	queue->memory = ends->memory;
+	queue->memory_size = ends->memory_size;
+	queue->doorbell_fd = ends->doorbell_fd;
+	queue->notification_fd = ends->notification_fd;
+	queue->worker_cpu = ends->worker_cpu;
+	queue->in_process = ends->in_process;
 }
 
 static void queue_free(struct dmasync_queue *queue)
 {
+	struct queue_ends ends;
+
 	queue_fd_close(queue);
-	inline_worker_free(queue->in_process);
-	if (queue->memory)
-		munmap(queue->memory, queue->memory_size);
-	if (queue->worker_page)
-		munmap((void *)(uintptr_t)queue->worker_page, sizeof *queue->worker_page);
-	close_fd(queue->doorbell_fd);
-	close_fd(queue->notification_fd);
+	queue_ends_of(queue, &ends);
+	queue_ends_free(&ends);
 	free(queue->slots);
 	free(queue->stash);
 	free(queue);
@@ -217,7 +266,7 @@ static struct dmasync_queue *queue_new(struct dmasync *ds, uint32_t depth)
 	memset(queue, 0, sizeof *queue);
 	queue->ds = ds;
 	queue->doorbell_fd = queue->notification_fd = -1;
-	queue->epoll_fd = queue->event_fd = -1;
+	queue->epoll_fd = queue->event_fd = queue->timer_fd = queue->watch_fd = -1;
 	queue->read = queue->read_published = DMASYNC_RING_START;
 	queue->unit_head = queue->unit_tail = DMASYNC_RING_START;
 	atomic_init(&queue->submitted, DMASYNC_RING_START);
@@ -260,89 +309,108 @@ static int check_params(struct dmasync *ds, const struct dmasync_queue_params *p
 	return 0;
 }
 
-/* Tells the daemon to forget a queue. */
-static void queue_remove(struct dmasync *ds, uint32_t id)
+/* Tells the daemon of that life to forget a queue. */
+static void queue_remove(struct dmasync *ds, uint32_t life, uint32_t id)
 {
 	struct dmasync_queue_remove request = {.queue = id};
 	struct dmasync_done_reply done;
 	struct control_reply reply = {.message = &done, .size = sizeof done};
 
-	if (!control_broken(ds))
-		control_call(ds, DMASYNC_OP_QUEUE_REMOVE, &request.header, sizeof request, -1,
-			     &reply);
+	if (control_life(ds) == life)
+		control_call_in(ds, life, DMASYNC_OP_QUEUE_REMOVE, &request.header, sizeof request,
+				-1, &reply);
 }
 
-static int create(struct dmasync *ds, const struct dmasync_queue_params *params,
-		  const struct dmasync_ring_layout *layout, struct dmasync_queue *queue)
+int queue_ends_create(struct dmasync *ds, uint32_t life, const struct dmasync_ring_layout *layout,
+		      enum dmasync_class klass, struct queue_ends *ret)
 {
 	struct dmasync_queue_create request = {
-		.depth = params->depth,
-		.units = params->units,
-		.klass = (uint32_t)params->klass,
+		.depth = layout->depth,
+		.units = layout->units,
+		.klass = (uint32_t)klass,
 	};
+	struct queue_ends ends = {.doorbell_fd = -1, .notification_fd = -1};
 	struct dmasync_queue_create_reply created = {0};
 	struct control_reply reply = {
 		.message = &created,
 		.size = sizeof created,
 		.fd_count = DMASYNC_QUEUE_FDS,
 	};
-	int r = control_call(ds, DMASYNC_OP_QUEUE_CREATE, &request.header, sizeof request, -1,
-			     &reply);
+	int r;
 
+	if (life)
+		r = control_call_in(ds, life, DMASYNC_OP_QUEUE_CREATE, &request.header,
+				    sizeof request, -1, &reply);
+	else
+		r = control_call(ds, DMASYNC_OP_QUEUE_CREATE, &request.header, sizeof request, -1,
+				 &reply);
 	if (r < 0)
 		return r;
-	if (created.depth == params->depth && created.units == params->units)
-		r = map_queue(queue, layout, reply.fds);
+	if (created.depth == layout->depth && created.units == layout->units)
+		r = map_ends(&ends, layout, reply.fds);
 	else
 		r = -EPROTO;
 	close_fd(reply.fds[DMASYNC_QUEUE_RING]);
 	close_fd(reply.fds[DMASYNC_QUEUE_WORKER_PAGE]);
-	if (queue->doorbell_fd < 0) {
+	if (ends.doorbell_fd < 0) {
 		close_fd(reply.fds[DMASYNC_QUEUE_DOORBELL]);
 		close_fd(reply.fds[DMASYNC_QUEUE_NOTIFICATION]);
 	}
+	if (r < 0)
+		queue_ends_free(&ends);
 	if (r == -EPROTO)
-		return control_error(ds, control_break(ds, r),
+		return control_error(ds, control_end(ds, r),
 				     "dmasyncd at %s made a queue whose ring, seals or pipes are "
 				     "not as the protocol says; the connection was ended",
 				     ds->path);
 	if (r < 0) {
-		queue_remove(ds, created.queue);
+		queue_remove(ds, reply.life, created.queue);
 		return control_error(ds, r, "cannot map a queue of %u bytes: %s", layout->size,
 				     describe(r));
 	}
-	queue->id = created.queue;
-	queue->worker_cpu = created.cpu;
-	queue->spin_ns = may_spin() ? (uint64_t)params->spin_us * 1000 : 0;
+	ends.life = reply.life;
+	ends.id = created.queue;
+	ends.worker_cpu = created.cpu;
+	*ret = ends;
 	return 0;
 }
 
 /* A ring of the same layout in private memory, and the library in the worker's place. */
 static int create_inline(struct dmasync *ds, const struct dmasync_ring_layout *layout,
-			 struct dmasync_queue *queue)
+			 struct queue_ends *ret)
 {
-	int notification[2], r;
+	struct queue_ends ends = {
+		.life = control_life(ds),
+		.doorbell_fd = -1,
+		.notification_fd = -1,
+		.worker_cpu = -1,
+	};
+	int notification[2] = {-1, -1}, r = 0;
 	void *memory = mmap(NULL, layout->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			    -1, 0);
 
 	if (memory == MAP_FAILED)
 		return control_error(ds, -errno, "cannot map a queue of %u bytes: %s", layout->size,
 				     describe(-errno));
-	queue->memory = memory;
-	queue->memory_size = layout->size;
+	ends.memory = memory;
+	ends.memory_size = layout->size;
 	/* A child gets -ECHILD from every call, and no ring, as with a daemon. */
 	if (madvise(memory, layout->size, MADV_DONTFORK) < 0 ||
 	    pipe2(notification, O_CLOEXEC | O_NONBLOCK) < 0)
-		return control_error(ds, -errno, "cannot make a queue: %s", describe(-errno));
-	queue->notification_fd = notification[0];
-	dmasync_ring_attach(&queue->ring, memory, layout);
-	dmasync_ring_initialise(&queue->ring, layout);
-	r = inline_worker_create(ds->in_process, &queue->ring, notification[1], &queue->in_process);
-	if (r < 0) {
+		r = control_error(ds, -errno, "cannot make a queue: %s", describe(-errno));
+	ends.notification_fd = notification[0];
+	dmasync_ring_attach(&ends.ring, memory, layout);
+	dmasync_ring_initialise(&ends.ring, layout);
+	if (r == 0 && inline_worker_create(ds->in_process, &ends.ring, notification[1],
+					   &ends.in_process) < 0) {
 		close(notification[1]);
-		return control_error(ds, r, "no memory for a queue of %u units", layout->units);
+		r = control_error(ds, -ENOMEM, "no memory for a queue of %u units", layout->units);
 	}
-	queue->worker_cpu = -1;
+	if (r < 0) {
+		queue_ends_free(&ends);
+		return r;
+	}
+	*ret = ends;
 	return 0;
 }
 
@@ -353,6 +421,7 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 	struct dmasync_ring_layout layout;
 	struct dmasync_queue_params own;
 	struct dmasync_queue *queue;
+	struct queue_ends ends;
 	int r;
 
 	if (!fork_guard_ok(ds))
@@ -366,11 +435,15 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 	queue = queue_new(ds, own.depth);
 	if (!queue)
 		return control_error(ds, -ENOMEM, "no memory for a queue of depth %u", own.depth);
-	r = ds->in_process ? create_inline(ds, &layout, queue) : create(ds, &own, &layout, queue);
+	r = ds->in_process ? create_inline(ds, &layout, &ends)
+			   : queue_ends_create(ds, 0, &layout, own.klass, &ends);
 	if (r < 0) {
 		queue_free(queue);
 		return r;
 	}
+	queue_ends_set(queue, &ends);
+	queue->klass = own.klass;
+	queue->spin_ns = may_spin() ? (uint64_t)own.spin_us * 1000 : 0;
 	queue_link(ds, queue);
 	*ret = queue;
 	return 0;
@@ -378,16 +451,24 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 
 DMASYNC_PUBLIC void dmasync_queue_destroy(struct dmasync_queue *queue)
 {
+	struct dmasync_completion dropped;
 	struct dmasync *ds;
+	int64_t deadline;
 
 	if (!queue || !fork_guard_ok(queue->ds))
 		return;
 	ds = queue->ds;
-	if (queue->error == 0)
-		queue_drain(ds, queue->serial, queue->submitted,
-			    now_ns() + (int64_t)ds->timeout_ms * 1000000);
+	deadline = now_ns() + (int64_t)ds->timeout_ms * 1000000;
+	/* Also over a restart of the daemon. */
+	while (queue->error == 0 && queue_in_flight(queue)) {
+		int64_t left = deadline - now_ns();
+		int r = left > 0 ? completion_wait(queue, &dropped, left) : -ETIMEDOUT;
+
+		if (r < 0 && r != -EINTR)
+			break;
+	}
 	queue_unlink(ds, queue);
 	if (!queue->in_process)
-		queue_remove(ds, queue->id);
+		queue_remove(ds, queue->life, queue->id);
 	queue_free(queue);
 }

@@ -10,6 +10,8 @@ int connect_quietly(const struct ctl *ctl, struct dmasync **ret, char *text, siz
 	dmasync_connect_params_init(&params);
 	params.socket = ctl->socket;
 	params.name = "dmasyncctl";
+	/* Figures of two daemons would be told as those of one. */
+	params.flags = DMASYNC_NO_RECONNECT;
 	params.error_text = text;
 	params.error_text_size = size;
 

@@ -12,14 +12,14 @@ bool client_is_inline(void)
 	return getenv("DMASYNC_E2E_INLINE") != NULL;
 }
 
-void client_connect(struct client *client, const char *socket)
+void client_connect_with(struct client *client, const char *socket, uint32_t flags)
 {
 	char text[512] = "";
 	struct dmasync_connect_params params;
 
 	dmasync_connect_params_init(&params);
 	params.socket = socket;
-	params.flags = client_is_inline() ? DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED : 0;
+	params.flags = flags;
 	params.timeout_ms = (uint32_t)harness_scaled_ms(PATIENCE_MS);
 	params.error_text = text;
 	params.error_text_size = sizeof text;
@@ -27,15 +27,27 @@ void client_connect(struct client *client, const char *socket)
 		fail_case("%s: %s", socket, text);
 }
 
-void client_open(struct client *client, const char *socket, uint32_t depth, uint32_t units)
+void client_connect(struct client *client, const char *socket)
+{
+	client_connect_with(client, socket,
+			    client_is_inline() ? DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED
+					       : DMASYNC_NO_RECONNECT);
+}
+
+void client_queue(struct client *client, uint32_t depth, uint32_t units)
 {
 	struct dmasync_queue_params params;
 
-	client_connect(client, socket);
 	dmasync_queue_params_init(&params);
 	params.depth = depth;
 	params.units = units;
 	check_int(dmasync_queue_create(client->ds, &params, &client->queue), 0);
+}
+
+void client_open(struct client *client, const char *socket, uint32_t depth, uint32_t units)
+{
+	client_connect(client, socket);
+	client_queue(client, depth, units);
 }
 
 void client_close(struct client *client)

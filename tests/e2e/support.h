@@ -31,8 +31,10 @@ struct client {
 	struct dmasync_queue *queue;
 };
 
-/* Without a queue. */
+/* Without a queue; connected to this one daemon (test_restart.c is about more of them). */
 void client_connect(struct client *client, const char *socket);
+void client_connect_with(struct client *client, const char *socket, uint32_t flags);
+void client_queue(struct client *client, uint32_t depth, uint32_t units);
 void client_open(struct client *client, const char *socket, uint32_t depth, uint32_t units);
 void client_close(struct client *client);
 

@@ -61,16 +61,18 @@ size_t dmasync_strerror(int error, char *text, size_t size);
 /* ---- connection ---- */
 
 struct dmasync_connect_params {
-	uint32_t size;		    /* sizeof this struct, as the caller knows it */
-	uint32_t flags;		    /* DMASYNC_INLINE* */
-	const char *socket;	    /* NULL: $DMASYNC_SOCKET (not in set-user-ID programs), else
-				     * /run/dmasync/socket */
-	const char *name;	    /* shown by `dmasyncctl clients`; NULL: the program's name */
-	uint64_t features_required; /* DMASYNC_FEATURE_*; -EOPNOTSUPP where the daemon lacks one */
-	uint32_t timeout_ms;	    /* for connect and each request; 0: 2000 */
-	uint32_t reserved;	    /* 0 */
+	uint32_t size;		     /* sizeof this struct, as the caller knows it */
+	uint32_t flags;		     /* DMASYNC_INLINE*, DMASYNC_NO_RECONNECT */
+	const char *socket;	     /* NULL: $DMASYNC_SOCKET (not in set-user-ID programs), else
+				      * /run/dmasync/socket */
+	const char *name;	     /* shown by `dmasyncctl clients`; NULL: the program's name */
+	uint64_t features_required;  /* DMASYNC_FEATURE_*; -EOPNOTSUPP where the daemon lacks one */
+	uint32_t timeout_ms;	     /* for connect and each request; 0: 2000 */
+	uint32_t connect_timeout_ms; /* for a connect alone, also a later one; 0: timeout_ms */
 	char *error_text; /* out: on failure a sentence, cut to error_text_size; or NULL */
 	size_t error_text_size;
+	uint32_t give_up_ms; /* no daemon for so long: the connection is broken; 0: never */
+	uint32_t reserved;   /* 0 */
 };
 
 /* Zeroes and sets size. Any thread. */
@@ -87,10 +89,13 @@ void dmasync_connect_params_init(struct dmasync_connect_params *params);
 #define DMASYNC_INLINE (1u << 0)
 /* With the above: simulated buffers are allowed, as by a daemon's allow_simulated. For tests. */
 #define DMASYNC_INLINE_SIMULATED (1u << 2)
+/* The connection breaks with its daemon: calls return -ECONNRESET, nothing is replayed. */
+#define DMASYNC_NO_RECONNECT (1u << 3)
 
 /*
- * Connects and shakes hands, in at most timeout_ms: also a socket unit whose daemon cannot start
- * accepts connections. flags: DMASYNC_INLINE*, or 0; with DMASYNC_INLINE nothing is connected to.
+ * Connects and shakes hands, in at most connect_timeout_ms: also a socket unit whose daemon cannot
+ * start accepts connections. flags: the bits above, or 0; with DMASYNC_INLINE nothing is connected
+ * to.
  *
  * -ENOENT, -ECONNREFUSED: no daemon; start dmasyncd.socket. -EACCES: not in group dmasync.
  * -ETIMEDOUT: it accepts and does not answer. -ECONNRESET: it hung up. -EPROTO: it answers
@@ -100,6 +105,51 @@ void dmasync_connect_params_init(struct dmasync_connect_params *params);
  */
 int dmasync_connect(const char *socket, uint32_t flags, struct dmasync **ret);
 int dmasync_connect_with(const struct dmasync_connect_params *params, struct dmasync **ret);
+
+/* ---- when the daemon goes ---- */
+
+/*
+ * A daemon may die or be restarted at any time. The library notices, connects again, registers the
+ * buffers, makes the queues and submits again what was in flight, oldest first: each batch still
+ * completes exactly once, and one that was submitted again has DMASYNC_COMPLETION_REPLAYED. There
+ * are no threads and no signal handlers for that: it happens in the calls of the application, each
+ * of which does what can be done at once. dmasync_wait() and dmasync_sync() go on till they have a
+ * completion, and so does a request (buffer, queue) till its time-out. dmasync_peek() and
+ * dmasync_get_state() do one step. Only one that meets a daemon which has answered waits for it, as
+ * long as registering the buffers and making the queue takes. begin, add and submit do nothing of
+ * it: batches go into the old ring while it has room.
+ *
+ * The new daemon must be as good as the one before: the same protocol and line size, every feature
+ * it had, limits that hold what there is. Else the connection is broken for good: each batch in
+ * flight completes once with -ECONNRESET and DMASYNC_REASON_DAEMON_LOST, then calls return
+ * -ECONNRESET, and dmasync_error_text() says why. A batch that was the first of its queue when one
+ * daemon after another died ends with DMASYNC_REASON_REPLAYED_TOO_OFTEN.
+ */
+enum dmasync_state {
+	DMASYNC_STATE_CONNECTED = 0,
+	DMASYNC_STATE_RECONNECTING = 1, /* nobody answers; dmasync_error_text() says who does not */
+	DMASYNC_STATE_BROKEN = 2,	/* for good: disconnect, and connect anew */
+	DMASYNC_STATE_INLINE = 3,	/* this process does the work */
+};
+
+struct dmasync_state_info {
+	uint32_t size; /* in: sizeof this struct */
+	enum dmasync_state state;
+	uint64_t restarts; /* how often another daemon took over */
+	uint64_t replayed; /* batches submitted again, all in all */
+};
+
+/* Looks at the connection, does one step of the above, and says how it is. Any thread. */
+int dmasync_get_state(struct dmasync *ds, struct dmasync_state_info *info);
+
+/*
+ * Calls `callback` whenever the state has changed, from the thread whose call found or changed it,
+ * before that call goes on; no lock is held, so any function may be called from it but those that
+ * destroy. Two threads may call it at once: `state` is what it was, dmasync_get_state() what it is.
+ * NULL: none. -ECHILD.
+ */
+typedef void (*dmasync_state_fn)(struct dmasync *ds, enum dmasync_state state, void *context);
+int dmasync_set_state_callback(struct dmasync *ds, dmasync_state_fn callback, void *context);
 
 /*
  * Closes the connection and frees it. Every queue and buffer made on it must have been destroyed

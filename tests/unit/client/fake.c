@@ -172,7 +172,7 @@ static void answer_buffer_add(struct fake *fake, int mode, const struct dmasync_
 	if (reply.backend == DMASYNC_BACKEND_SIMULATED)
 		reply.size /= 3;
 	pthread_mutex_lock(&fake->lock);
-	reply.handle = ++fake->last_handle;
+	reply.handle = request->handle ? request->handle : ++fake->last_handle;
 	pthread_mutex_unlock(&fake->lock);
 	if (mode == FAKE_BAD_BODY)
 		reply.handle = 0x1000001;
@@ -347,19 +347,39 @@ static void *fake_thread(void *argument)
 
 /* ---- its life ---- */
 
-struct fake *fake_start(void)
+void fake_listen(struct fake *fake)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	strcpy(address.sun_path, fake->path);
+	fake->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fake->listen_fd, (void *)&address, sizeof address), 0);
+	assert_int_equal(listen(fake->listen_fd, 4), 0);
+}
+
+void fake_close(struct fake *fake)
+{
+	fake->listen_fd = close_fd(fake->listen_fd);
+	unlink(fake->path);
+}
+
+void fake_live(struct fake *fake)
+{
+	uint64_t stopped;
+
+	assert_int_equal(read(fake->stop_fd, &stopped, sizeof stopped), sizeof stopped);
+	assert_int_equal(pthread_create(&fake->thread, NULL, fake_thread, fake), 0);
+}
+
+struct fake *fake_start(void)
+{
 	struct fake *fake = calloc(1, sizeof *fake);
 
 	assert_non_null(fake);
 	strcpy(fake->directory, "/tmp/dmasync-test-XXXXXX");
 	assert_non_null(mkdtemp(fake->directory));
 	snprintf(fake->path, sizeof fake->path, "%s/socket", fake->directory);
-	strcpy(address.sun_path, fake->path);
-	fake->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(fake->listen_fd, (void *)&address, sizeof address), 0);
-	assert_int_equal(listen(fake->listen_fd, 4), 0);
+	fake_listen(fake);
 	fake->stop_fd = eventfd(0, EFD_CLOEXEC);
 	fake->connection_fd = -1;
 	atomic_store(&fake->version, DMASYNC_PROTOCOL_VERSION);
@@ -406,7 +426,7 @@ void fake_stop(struct fake *fake)
 		free(fq->mirror);
 	}
 	close_all(fake->late_fds, fake->late_fd_count);
-	close(fake->listen_fd);
+	close_fd(fake->listen_fd);
 	close(fake->stop_fd);
 	unlink(fake->path);
 	rmdir(fake->directory);
@@ -441,6 +461,7 @@ struct dmasync *fake_connect(struct fake *fake)
 	dmasync_connect_params_init(&params);
 	params.socket = fake->path;
 	params.timeout_ms = 10000;
+	params.flags = DMASYNC_NO_RECONNECT;
 	assert_int_equal(dmasync_connect_with(&params, &ds), 0);
 	return ds;
 }

@@ -96,9 +96,14 @@ void fake_set(struct fake *fake, enum dmasync_opcode opcode, enum fake_mode mode
 void fake_release(struct fake *fake);
 /* Dies as SIGKILL would: socket and pipes are closed. Call with the worker's thread at rest. */
 void fake_die(struct fake *fake);
+/* Another daemon on the same listening socket, as with a socket unit, or on a new one. */
+void fake_live(struct fake *fake);
+void fake_listen(struct fake *fake);
+/* Nobody listens any more; call after fake_die(). */
+void fake_close(struct fake *fake);
 uint32_t fake_requests(struct fake *fake, enum dmasync_opcode opcode);
 
-/* Connects to it with a short time-out. Asserts success. */
+/* Connects to it, without reconnects: test_reconnect.c is about them. Asserts success. */
 struct dmasync *fake_connect(struct fake *fake);
 struct dmasync_queue *fake_queue_create(struct dmasync *ds, uint32_t depth, uint32_t units,
 					uint32_t spin_us);
