@@ -30,6 +30,7 @@ enum batch_phase {
 /* Whose batch it is, for records and counters. Outlives its queues; several workers add to it. */
 struct batch_owner {
 	uint64_t client_id;
+	uint64_t user_id; /* helper_user_id() */
 	uint32_t pid;
 	_Atomic uint64_t batches, failed, lines;
 };

@@ -19,30 +19,13 @@ int buffers_create(struct client *client)
 	return buffer_table_create(&client->buffers, size);
 }
 
-/* ---- charges ---- */
-
-void buffer_charge(struct client *client, uint64_t bytes)
+/* What a registered buffer was charged on its way through buffer_add.c. */
+static void add_cost(const struct buffer *buffer, struct account_cost *cost)
 {
-	client->mapped_bytes += bytes;
-	client->daemon->mapped_bytes += bytes;
-}
-
-void buffer_uncharge(struct client *client, uint64_t bytes)
-{
-	client->mapped_bytes -= bytes;
-	client->daemon->mapped_bytes -= bytes;
-}
-
-void buffer_count(struct client *client)
-{
-	client->buffer_count++;
-	client->daemon->buffer_count++;
-}
-
-void buffer_uncount(struct client *client)
-{
-	client->buffer_count--;
-	client->daemon->buffer_count--;
+	cost->amount[ACCOUNT_BUFFERS]++;
+	cost->amount[ACCOUNT_BUFFER_BYTES] += buffer->mapped_size;
+	cost->amount[ACCOUNT_MAPS] += buffer_map_count(buffer->cache.backend);
+	cost->amount[ACCOUNT_FILES] += buffer->fd >= 0;
 }
 
 /* ---- removal ---- */
@@ -65,10 +48,11 @@ static void unmap_finished(struct helper_job *job)
 {
 	struct removal *removal = (struct removal *)job;
 	struct client *client = removal->client;
+	struct account_cost cost = {0};
 
 	client->jobs--;
-	buffer_uncharge(client, removal->buffer->mapped_size);
-	buffer_uncount(client);
+	add_cost(removal->buffer, &cost);
+	client_uncharge(client, &cost);
 	client_done(client, DMASYNC_OP_BUFFER_REMOVE, removal->cookie);
 	free(removal->buffer);
 	free(removal);
@@ -81,7 +65,7 @@ static void start_unmapping(struct removal *removal)
 	struct client *client = removal->client;
 
 	client->jobs++;
-	client_submit(client, client->id, &removal->job, unmap_run, unmap_finished);
+	client_submit(client, LANE_CLIENT, &removal->job, unmap_run, unmap_finished);
 }
 
 void buffer_grace_answered(struct worker_command *command)
@@ -142,14 +126,16 @@ void handle_buffer_remove(struct client *client, struct request *request)
 
 /* ---- the end ---- */
 
-void buffers_release(struct client *client)
+void buffers_release(struct client *client, struct account_cost *cost)
 {
 	for (uint32_t i = 0; i < client->buffers.size; i++) {
 		struct buffer *buffer =
 			atomic_load_explicit(&client->buffers.slot[i], memory_order_relaxed);
 
-		if (buffer)
-			buffer_release(buffer);
+		if (!buffer)
+			continue;
+		add_cost(buffer, cost);
+		buffer_release(buffer);
 	}
 }
 

@@ -27,7 +27,7 @@ struct registration {
 	struct buffer_facts facts;
 	struct buffer_mapping mapping;
 	struct buffer *buffer;
-	uint64_t charged;
+	struct account_cost charged; /* but for the fd */
 };
 
 static void registration_free(struct registration *registration)
@@ -42,8 +42,7 @@ static void give_up(struct registration *registration)
 {
 	struct client *client = registration->client;
 
-	buffer_uncharge(client, registration->charged);
-	buffer_uncount(client);
+	client_uncharge(client, &registration->charged);
 	registration_free(registration);
 	request_end(client);
 }
@@ -92,8 +91,8 @@ static void map_finished(struct helper_job *job)
 	buffer_finish(buffer, mapping, &registration->facts, registration->guarantee,
 		      &registration->fd);
 	/*
-	 * Also for a client that has gone: buffers_release() finds it. There is a place:
-	 * buffer_count is at most the table's size.
+	 * Also for a client that has gone: buffers_release() finds it. There is a place: no more
+	 * buffers are charged than the table has.
 	 */
 	buffer_table_add(&client->buffers, buffer);
 	registration->buffer = NULL;
@@ -114,31 +113,20 @@ static void map_finished(struct helper_job *job)
 	client_step(client);
 }
 
-static bool within_limits(struct registration *registration, uint64_t bytes)
+static bool charge_mapping(struct registration *registration, enum dmasync_backend backend,
+			   uint64_t bytes)
 {
 	struct client *client = registration->client;
-	const struct config *config = &client->daemon->config;
+	struct account_cost *charged = &registration->charged;
+	uint32_t maps = buffer_map_count(backend);
 
-	if (bytes > config->max_buffer_bytes ||
-	    client->mapped_bytes > config->max_buffer_bytes - bytes) {
-		refuse(registration, -ENOSPC,
-		       "%llu bytes more than the %llu of this connection would be beyond "
-		       "max_buffer_bytes=%llu; remove buffers, or raise it in the daemon's "
-		       "configuration",
-		       (unsigned long long)bytes, (unsigned long long)client->mapped_bytes,
-		       (unsigned long long)config->max_buffer_bytes);
+	if (!client_afford(client, DMASYNC_OP_BUFFER_ADD, registration->cookie,
+			   ACCOUNT_COST([ACCOUNT_BUFFER_BYTES] = bytes, [ACCOUNT_MAPS] = maps))) {
+		give_up(registration);
 		return false;
 	}
-	if (bytes > config->max_total_buffer_bytes ||
-	    client->daemon->mapped_bytes > config->max_total_buffer_bytes - bytes) {
-		refuse(registration, -ENOSPC,
-		       "%llu bytes more would be beyond the daemon's max_total_buffer_bytes=%llu; "
-		       "others "
-		       "have to remove buffers first",
-		       (unsigned long long)bytes,
-		       (unsigned long long)config->max_total_buffer_bytes);
-		return false;
-	}
+	charged->amount[ACCOUNT_BUFFER_BYTES] = bytes;
+	charged->amount[ACCOUNT_MAPS] = maps;
 	return true;
 }
 
@@ -183,17 +171,14 @@ static void start_mapping(struct registration *registration, const struct policy
 		refuse(registration, error, "%s", text);
 		return;
 	}
-	uint64_t bytes = buffer_mapped_size(policy->backend, size, facts->page);
-
-	if (!within_limits(registration, bytes))
+	if (!charge_mapping(registration, policy->backend,
+			    buffer_mapped_size(policy->backend, size, facts->page)))
 		return;
 	registration->buffer = calloc(1, sizeof *registration->buffer);
 	if (!registration->buffer) {
 		refuse(registration, -ENOMEM, "the daemon has no memory for another buffer");
 		return;
 	}
-	buffer_charge(client, bytes);
-	registration->charged = bytes;
 	registration->guarantee = policy->guarantee;
 	registration->mapping = (struct buffer_mapping){
 		.fd = registration->fd,
@@ -207,7 +192,7 @@ static void start_mapping(struct registration *registration, const struct policy
 		.guard = guard_run,
 	};
 	client->jobs++;
-	client_submit(client, client->id, &registration->job, map_run, map_finished);
+	client_submit(client, LANE_CLIENT, &registration->job, map_run, map_finished);
 }
 
 static void inspect_finished(struct helper_job *job)
@@ -235,7 +220,7 @@ static void inspect_finished(struct helper_job *job)
 void handle_buffer_add(struct client *client, struct request *request)
 {
 	const struct dmasync_buffer_add *add = request->message;
-	uint32_t most = client->daemon->config.max_buffers;
+	static const struct account_cost cost = {{[ACCOUNT_BUFFERS] = 1, [ACCOUNT_REQUESTS] = 1}};
 
 	if (add->flags & ~DMASYNC_BUFFER_NO_CLEAN) {
 		client_error(client, request->opcode, request->cookie, -EINVAL,
@@ -257,15 +242,17 @@ void handle_buffer_add(struct client *client, struct request *request)
 			     add->handle, add->reserved);
 		return;
 	}
-	if (most > client->buffers.size)
-		most = client->buffers.size;
-	if (client->buffer_count >= most) {
+	/* max_buffers may have been raised since this connection was made. */
+	if (client->account.used[ACCOUNT_BUFFERS] >= client->buffers.size &&
+	    client->daemon->config.max_buffers > client->buffers.size) {
 		client_error(client, request->opcode, request->cookie, -ENOSPC,
-			     "this connection has %u buffers and max_buffers=%u; remove one first",
-			     client->buffer_count, most);
+			     "this connection was made for %u buffers (max_buffers); remove one "
+			     "first, or connect again",
+			     client->buffers.size);
 		return;
 	}
-	if (!request_begin(client, request))
+	if (!client_keeps_files(client, request) ||
+	    !client_afford(client, request->opcode, request->cookie, &cost))
 		return;
 
 	struct registration *registration = calloc(1, sizeof *registration);
@@ -273,7 +260,7 @@ void handle_buffer_add(struct client *client, struct request *request)
 	if (!registration) {
 		client_error(client, request->opcode, request->cookie, -ENOMEM,
 			     "the daemon has no memory for another buffer");
-		request_end(client);
+		client_uncharge(client, &cost);
 		return;
 	}
 	registration->client = client;
@@ -284,7 +271,7 @@ void handle_buffer_add(struct client *client, struct request *request)
 	registration->handle = add->handle;
 	registration->fd = request->fds[0];
 	request->fds[0] = -1;
-	buffer_count(client);
+	registration->charged.amount[ACCOUNT_BUFFERS] = 1;
 	client->jobs++;
-	client_submit(client, client->id, &registration->job, inspect_run, inspect_finished);
+	client_submit(client, LANE_CLIENT, &registration->job, inspect_run, inspect_finished);
 }

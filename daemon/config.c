@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of configuration keys and what is done by it: defaults, setting, reloading. Control
- * thread.
+ * The table of configuration keys and what is done by it: defaults and setting. config_reload.c
+ * copies and compares. Control thread.
  */
 #include "daemon/config.h"
 
@@ -19,7 +19,8 @@
 #include "proto/message.h"
 
 #define KIB UINT64_C(1024)
-#define TIB (KIB * KIB * KIB * KIB)
+#define MIB (KIB * KIB)
+#define TIB (MIB * MIB)
 #define PATH_BYTES (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
 #define AT(field) offsetof(struct config, field)
 #define TEXT_OF_(number) #number
@@ -63,15 +64,20 @@ static const struct config_key keys[] = {
 	{"daemon", "second_pass", CONFIG_BOOL, AT(second_pass), 0, 0, NULL, "no", false,
 	 "Whether each line operation is issued twice before the barrier, for the erratum Arm SI "
 	 "L1 4311569. Also done where the kernel runs with arm_si_l1_workaround_4311569."},
+	{"daemon", "stop_timeout_ms", CONFIG_COUNT, AT(stop_timeout_ms), 0, 600000, "milliseconds",
+	 "5000", true,
+	 "How long a daemon that is to stop works on what was submitted. 0: as long as it takes."},
 
 	{"limits", "max_connections", CONFIG_COUNT, AT(max_connections), 1, 4096, "connections",
-	 "128", true, "Connections in all."},
+	 "4096", true, "Connections in all."},
 	{"limits", "max_buffers", CONFIG_COUNT, AT(max_buffers), 1, BUFFER_TABLE_MAX, "buffers",
 	 "256", true, "Buffers of one connection."},
 	{"limits", "max_buffer_bytes", CONFIG_BYTES, AT(max_buffer_bytes), 4 * KIB, TIB, NULL, "1G",
 	 true, "Bytes of all buffers of one connection."},
 	{"limits", "max_total_buffer_bytes", CONFIG_BYTES, AT(max_total_buffer_bytes), 4 * KIB, TIB,
 	 NULL, "4G", true, "Bytes of all buffers of all connections."},
+	{"limits", "max_total_queue_bytes", CONFIG_BYTES, AT(max_total_queue_bytes), 4 * KIB, TIB,
+	 NULL, "1G", true, "Bytes of the queues of all connections, twice their units included."},
 	{"limits", "max_queues", CONFIG_COUNT, AT(max_queues), 1, 256, "queues", "16", true,
 	 "Queues of one connection."},
 	{"limits", "max_depth", CONFIG_COUNT, AT(max_depth), DMASYNC_RING_MIN_DEPTH,
@@ -85,6 +91,25 @@ static const struct config_key keys[] = {
 	 "lines", TEXT_OF(CACHE_BATCH_MAX_LINES), true, "Lines of one batch."},
 	{"limits", "handshake_timeout_ms", CONFIG_COUNT, AT(handshake_timeout_ms), 10, 600000,
 	 "milliseconds", "5000", true, "How long a new connection may take to say HELLO."},
+	{"limits", "user_connections", CONFIG_COUNT, AT(user_connections), 0, 4096, "connections",
+	 "0", true, "Connections of one user. 0: half of what other users leave of the daemon's."},
+	{"limits", "user_buffers", CONFIG_COUNT, AT(user_buffers), 0, MIB, "buffers", "0", true,
+	 "Buffers of one user. 0: no limit but those of its bytes and files."},
+	{"limits", "user_buffer_bytes", CONFIG_BYTES, AT(user_buffer_bytes), 0, TIB, NULL, "0",
+	 true, "Bytes of all buffers of one user. 0: half of what other users leave."},
+	{"limits", "user_queues", CONFIG_COUNT, AT(user_queues), 0, MIB, "queues", "0", true,
+	 "Queues of one user. 0: no limit but those of their bytes and files."},
+	{"limits", "user_queue_bytes", CONFIG_BYTES, AT(user_queue_bytes), 0, TIB, NULL, "0", true,
+	 "Bytes of all queues of one user. 0: half of what other users leave."},
+	{"limits", "user_files", CONFIG_COUNT, AT(user_files), 0, 1024 * MIB, "files", "0", true,
+	 "Files the daemon has open for one user: sockets, pipes, dma-bufs. 0: half of what other "
+	 "users leave of LimitNOFILE."},
+	{"limits", "user_batches", CONFIG_COUNT, AT(user_batches), 0, 1024 * MIB, "batches", "0",
+	 true,
+	 "Batches of one user that can be in flight: depths of queues, and SYNC requests. 0: no "
+	 "limit but those of queues and requests."},
+	{"limits", "user_requests", CONFIG_COUNT, AT(user_requests), 0, MIB, "requests", "0", true,
+	 "Unanswered requests of one user. 0: half of what other users leave."},
 
 	{"exporter NAME", "backend", CONFIG_BACKEND, 0, 0, 0, NULL, "auto", true,
 	 "How dma-bufs of the exporter NAME (exp_name in /proc/PID/fdinfo) are synced."},
@@ -197,7 +222,7 @@ static bool same_section(const struct config_key *key, const char *section)
 	return strcmp(key->section, section) == 0;
 }
 
-static void append(char *text, size_t text_size, const char *more)
+void config_append(char *text, size_t text_size, const char *more)
 {
 	size_t length = strlen(text);
 
@@ -229,22 +254,22 @@ static int refuse_key(const char *section, const char *name, const char *where, 
 	}
 	snprintf(text, text_size, "%s: unknown key %s in [%s]; ", where, name, section);
 	if (nearest) {
-		append(text, text_size, "did you mean ");
-		append(text, text_size, nearest->key);
+		config_append(text, text_size, "did you mean ");
+		config_append(text, text_size, nearest->key);
 		if (!same_section(nearest, section)) {
-			append(text, text_size, ", which belongs into [");
-			append(text, text_size, nearest->section);
-			append(text, text_size, "]");
+			config_append(text, text_size, ", which belongs into [");
+			config_append(text, text_size, nearest->section);
+			config_append(text, text_size, "]");
 		}
-		append(text, text_size, "?");
+		config_append(text, text_size, "?");
 		return -EINVAL;
 	}
-	append(text, text_size, "its keys are");
+	config_append(text, text_size, "its keys are");
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		if (!same_section(&keys[i], section))
 			continue;
-		append(text, text_size, " ");
-		append(text, text_size, keys[i].key);
+		config_append(text, text_size, " ");
+		config_append(text, text_size, keys[i].key);
 	}
 	return -EINVAL;
 }
@@ -303,7 +328,7 @@ int config_set(struct config *config, const char *section, const char *name, con
 	return r;
 }
 
-static int override_add(struct config *config, const struct config_override *from)
+int config_override_add(struct config *config, const struct config_override *from)
 {
 	struct config_override *overrides =
 		reallocarray(config->overrides, config->override_count + 1, sizeof(*overrides));
@@ -331,128 +356,13 @@ int config_override(struct config *config, const char *section, const char *key,
 	if (r < 0)
 		return r;
 	/* Only read from. */
-	r = override_add(config, &(const struct config_override){
-					 .section = (char *)(uintptr_t)section,
-					 .key = (char *)(uintptr_t)key,
-					 .value = (char *)(uintptr_t)value,
-					 .where = (char *)(uintptr_t)where,
-				 });
+	r = config_override_add(config, &(const struct config_override){
+						.section = (char *)(uintptr_t)section,
+						.key = (char *)(uintptr_t)key,
+						.value = (char *)(uintptr_t)value,
+						.where = (char *)(uintptr_t)where,
+					});
 	if (r < 0)
 		snprintf(text, text_size, "%s: out of memory", where);
 	return r;
-}
-
-/* The value of one key, as text: every type has one, and unset is "". */
-static int key_copy(const struct config *from, struct config *to, const struct config_key *key)
-{
-	char value[256];
-	const char *problem;
-	bool text = key->type == CONFIG_PATH_NAME || key->type == CONFIG_GROUP ||
-		    key->type == CONFIG_CPUS;
-
-	config_value(from, key, value, sizeof(value));
-	return config_value_set(to, key, text && !*value ? NULL : value, &problem);
-}
-
-static int exporters_copy(const struct config *from, struct config *to)
-{
-	struct config_exporter *exporters = NULL;
-
-	if (from->exporter_count) {
-		exporters = reallocarray(NULL, from->exporter_count, sizeof(*exporters));
-		if (!exporters)
-			return -ENOMEM;
-		memcpy(exporters, from->exporters, from->exporter_count * sizeof(*exporters));
-	}
-	free(to->exporters);
-	to->exporters = exporters;
-	to->exporter_count = from->exporter_count;
-	return 0;
-}
-
-int config_copy(const struct config *config, struct config *copy)
-{
-	int r = 0;
-
-	*copy = (struct config){0};
-	for (size_t i = 0; r == 0 && i < KEY_COUNT; i++) {
-		if (keys[i].type != CONFIG_BACKEND)
-			r = key_copy(config, copy, &keys[i]);
-	}
-	if (r == 0)
-		r = exporters_copy(config, copy);
-	if (r == 0 && config->file) {
-		copy->file = strdup(config->file);
-		r = copy->file ? 0 : -ENOMEM;
-	}
-	for (size_t i = 0; r == 0 && i < config->override_count; i++)
-		r = override_add(copy, &config->overrides[i]);
-	if (r < 0)
-		config_clear(copy);
-	return r;
-}
-
-static bool exporters_differ(const struct config *a, const struct config *b)
-{
-	if (a->exporter_count != b->exporter_count)
-		return true;
-	for (size_t i = 0; i < a->exporter_count; i++) {
-		const struct config_exporter *other = config_exporter(b, a->exporters[i].name);
-
-		if (!other || other->backend != a->exporters[i].backend ||
-		    other->refuse != a->exporters[i].refuse)
-			return true;
-	}
-	return false;
-}
-
-static void append_change(char *text, size_t text_size, const struct config_key *key,
-			  const char *before, const char *after)
-{
-	char change[600];
-
-	snprintf(change, sizeof(change), "%s%s %s -> %s", *text ? ", " : "", key->key,
-		 *before ? before : "unset", *after ? after : "unset");
-	append(text, text_size, change);
-}
-
-int config_reload(struct config *config, const struct config *fresh, char *text, size_t text_size)
-{
-	char value[256], fresh_value[256], later[CONFIG_TEXT_SIZE] = "";
-
-	*text = '\0';
-	for (size_t i = 0; i < KEY_COUNT; i++) {
-		const struct config_key *key = &keys[i];
-
-		if (key->type == CONFIG_BACKEND)
-			continue;
-		config_value(config, key, value, sizeof(value));
-		config_value(fresh, key, fresh_value, sizeof(fresh_value));
-		if (strcmp(value, fresh_value) == 0)
-			continue;
-		if (!key->reload) {
-			append(later, sizeof(later), *later ? ", " : "");
-			append(later, sizeof(later), key->key);
-			continue;
-		}
-
-		int r = key_copy(fresh, config, key);
-
-		if (r < 0)
-			return r;
-		append_change(text, text_size, key, value, fresh_value);
-	}
-	if (exporters_differ(config, fresh)) {
-		append(text, text_size, *text ? ", " : "");
-		append(text, text_size, "exporter sections");
-	}
-	if (*later) {
-		append(text, text_size, *text ? "; a change of " : "a change of ");
-		append(text, text_size, later);
-		append(text, text_size, " needs a restart");
-	}
-
-	int r = exporters_copy(fresh, config);
-
-	return r < 0 ? r : *later != '\0';
 }

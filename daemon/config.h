@@ -70,18 +70,30 @@ struct config {
 	uint32_t helper_threads;   /* at least 2: one client never has them all */
 	uint32_t fence_timeout_ms; /* 0: no limit */
 	bool second_pass;	   /* every line operation twice: Arm SI L1 4311569 */
+	uint32_t stop_timeout_ms;  /* 0: no limit */
 
 	/* [limits] of one connection, unless it says total */
 	uint32_t max_connections; /* total */
 	uint32_t max_buffers;
 	uint64_t max_buffer_bytes;
 	uint64_t max_total_buffer_bytes; /* total */
+	uint64_t max_total_queue_bytes;	 /* total */
 	uint32_t max_queues;
 	uint32_t max_depth;
 	uint32_t max_units;
 	uint32_t max_requests; /* unanswered requests */
 	uint64_t max_batch_lines;
 	uint32_t handshake_timeout_ms;
+
+	/* of one user, over all its connections; 0: a share of what there is (account.h) */
+	uint32_t user_connections;
+	uint32_t user_buffers;
+	uint64_t user_buffer_bytes;
+	uint32_t user_queues;
+	uint64_t user_queue_bytes;
+	uint32_t user_files;
+	uint32_t user_batches;
+	uint32_t user_requests;
 
 	/* [exporter NAME] */
 	struct config_exporter *exporters;

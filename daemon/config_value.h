@@ -20,4 +20,8 @@ int config_value_set(struct config *config, const struct config_key *key, const 
 int config_backend_parse(const char *value, struct config_exporter *exporter);
 const char *config_backend_name(const struct config_exporter *exporter);
 
+/* config.c: more of a sentence; a copy of an override, which config_clear() frees. -ENOMEM. */
+void config_append(char *text, size_t text_size, const char *more);
+int config_override_add(struct config *config, const struct config_override *from);
+
 #endif

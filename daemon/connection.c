@@ -54,24 +54,53 @@ void client_log(struct client *client, int level, const char *format, ...)
 	*logged = true;
 	snprintf(id, sizeof id, "DMASYNC_CLIENT=%llu", (unsigned long long)client->id);
 	snprintf(pid, sizeof pid, "DMASYNC_PID=%d", (int)client->pid);
-	snprintf(uid, sizeof uid, "DMASYNC_UID=%u", (unsigned)client->uid);
+	snprintf(uid, sizeof uid, "DMASYNC_UID=%u", (unsigned)client->account.user->uid);
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
 	log_fields(level, fields, "client %llu (pid %d, uid %u, \"%s\"): %s",
-		   (unsigned long long)client->id, (int)client->pid, (unsigned)client->uid,
-		   client->name, text);
+		   (unsigned long long)client->id, (int)client->pid,
+		   (unsigned)client->account.user->uid, client->name, text);
+}
+
+/* ---- charges ---- */
+
+bool client_afford(struct client *client, uint16_t opcode, uint64_t cookie,
+		   const struct account_cost *cost)
+{
+	struct account_refusal refusal;
+
+	if (account_charge(&client->daemon->accounts, &client->account, cost, &refusal) == 0)
+		return true;
+	client_refuse(client, opcode, cookie, &refusal);
+	return false;
+}
+
+void client_uncharge(struct client *client, const struct account_cost *cost)
+{
+	account_uncharge(&client->daemon->accounts, &client->account, cost);
+}
+
+bool client_keeps_files(struct client *client, const struct request *request)
+{
+	struct account_refusal refusal;
+
+	if (!account_over(&client->daemon->accounts, &client->account, ACCOUNT_FILES, &refusal))
+		return true;
+	client_refuse(client, request->opcode, request->cookie, &refusal);
+	return false;
 }
 
 /* ---- helpers ---- */
 
-void client_submit(struct client *client, uint64_t account, struct helper_job *job,
+void client_submit(struct client *client, enum client_lane lane, struct helper_job *job,
 		   void (*run)(struct helper_job *job), void (*finished)(struct helper_job *job))
 {
 	struct daemon *daemon = client->daemon;
 
 	job->run = run;
-	job->client_id = account;
+	job->client_id = lane == LANE_CLIENT ? client->id : 0;
+	job->user_id = lane == LANE_CLIENT ? helper_user_id(client->account.user->uid) : 0;
 	job->done = &daemon->jobs;
 	job->done_fd = daemon->events_fd;
 	job->finished = finished;
@@ -105,8 +134,11 @@ static void close_finished(struct helper_job *job)
 	struct client *client = closing->client;
 
 	client->closing -= closing->count;
+	client->account.user->closing -= closing->count;
 	client->close_jobs--;
+	client_uncharge(client, ACCOUNT_COST([ACCOUNT_FILES] = closing->count));
 	free(closing);
+	clients_resume(client->daemon);
 	if (client_alive(client))
 		client_rewatch(client);
 	client_step(client);
@@ -128,6 +160,7 @@ void client_close_fds(struct client *client, int *fds, uint32_t count)
 		for (uint32_t i = 0; i < count; i++)
 			if (fds[i] >= 0)
 				close(fds[i]); /* may block, but the fd must not leak */
+		client_uncharge(client, ACCOUNT_COST([ACCOUNT_FILES] = left));
 		return;
 	}
 	closing->client = client;
@@ -135,8 +168,9 @@ void client_close_fds(struct client *client, int *fds, uint32_t count)
 		if (fds[i] >= 0)
 			closing->fds[closing->count++] = fds[i];
 	client->closing += left;
+	client->account.user->closing += left;
 	client->close_jobs++;
-	client_submit(client, client->id, &closing->job, close_run, close_finished);
+	client_submit(client, LANE_CLIENT, &closing->job, close_run, close_finished);
 }
 
 /* ---- the end of a client ---- */
@@ -145,7 +179,7 @@ static void release_run(struct helper_job *job)
 {
 	struct client *client = (struct client *)job;
 
-	buffers_release(client);
+	buffers_release(client, &client->release_cost);
 	for (struct client_queue *queue = client->queues; queue; queue = queue->next)
 		queue_free(queue->queue);
 }
@@ -162,7 +196,8 @@ static void client_free(struct client *client)
 		client->next->previous = client->previous;
 	else
 		daemon->serving->last_client = client->previous;
-	daemon->client_count--;
+	client_uncharge(client, ACCOUNT_COST([ACCOUNT_CONNECTIONS] = 1));
+	account_close(&daemon->accounts, &client->account);
 	notify_changed(daemon->notify);
 
 	while (client->queues) {
@@ -184,11 +219,9 @@ static void release_finished(struct helper_job *job)
 	struct client *client = (struct client *)job;
 	struct daemon *daemon = client->daemon;
 
-	daemon->mapped_bytes -= client->mapped_bytes;
-	daemon->buffer_count -= client->buffer_count;
-	daemon->queue_count -= client->queue_count;
-	client->mapped_bytes = 0;
-	client->buffer_count = client->queue_count = 0;
+	client_uncharge(client, &client->release_cost);
+	for (const struct client_queue *queue = client->queues; queue; queue = queue->next)
+		client_uncharge(client, &queue->cost);
 	client->state = CLIENT_RELEASED;
 	client_step(client);
 	connections_check_stopped(daemon);
@@ -204,7 +237,8 @@ void client_step(struct client *client)
 	    !workers_drain) {
 		client->state = CLIENT_RELEASING;
 		/* Our account: what still hangs in this client's own jobs must not hold it up. */
-		client_submit(client, 0, &client->release_job, release_run, release_finished);
+		client_submit(client, LANE_DAEMON, &client->release_job, release_run,
+			      release_finished);
 	} else if (client->state == CLIENT_RELEASED && client->close_jobs == 0) {
 		client_free(client);
 	}
@@ -232,8 +266,6 @@ static void stop_at_workers(struct client *client)
 
 void client_drop(struct client *client)
 {
-	struct daemon *daemon = client->daemon;
-
 	if (!client_alive(client))
 		return;
 	log_debug("client %llu (pid %d) leaves", (unsigned long long)client->id, (int)client->pid);
@@ -246,18 +278,16 @@ void client_drop(struct client *client)
 	client->watch = client->pid_watch = NULL;
 	client->handshake = NULL;
 
+	if (client->pid_fd >= 0) {
+		close(client->pid_fd);
+		client_uncharge(client, ACCOUNT_COST([ACCOUNT_FILES] = 1));
+	}
+	client->pid_fd = -1;
+	stop_at_workers(client);
 	/* Unread packets may hold fds whose close blocks: a helper's matter. */
 	shutdown(client->fd, SHUT_RDWR);
-	if (daemon->helpers)
-		helpers_close(daemon->helpers, client->id, client->fd);
-	else
-		close(client->fd);
+	client_close_fds(client, &client->fd, 1);
 	client->fd = -1;
-	if (client->pid_fd >= 0)
-		close(client->pid_fd);
-	client->pid_fd = -1;
-
-	stop_at_workers(client);
 	client_step(client);
 }
 

@@ -36,7 +36,7 @@ struct out_message {
 	struct out_message *next;
 	uint32_t size;
 	uint32_t fd_count;
-	int fds[DMASYNC_MESSAGE_FDS]; /* owned */
+	int fds[DMASYNC_MESSAGE_FDS]; /* owned, and charged */
 	unsigned char bytes[];
 };
 
@@ -47,6 +47,7 @@ struct client_queue {
 	struct client_queue *next;
 	struct client *client;
 	struct queue *queue;
+	struct account_cost cost;
 	struct worker *worker;
 	struct worker_command add, remove;
 	enum dmasync_class klass;
@@ -62,7 +63,7 @@ struct client {
 	enum client_state state;
 	uint64_t id;
 	pid_t pid;
-	uid_t uid;
+	struct account account;
 	bool observer; /* sees others' batch records */
 	bool realtime; /* may have queues of that class */
 	char name[DMASYNC_NAME_SIZE];
@@ -74,21 +75,21 @@ struct client {
 	struct loop_timer *handshake;
 	struct out_message *out_first, *out_last;
 	uint32_t fd_answers; /* with fds, since the socket was last seen empty */
+	uint32_t turn_bytes; /* of answers, in this turn of the loop */
+	bool waits_for_fds;  /* a packet with fds lies in the socket and is not received yet */
 
 	/* What has yet to come back before its memory may go. */
-	uint32_t requests; /* unanswered requests */
 	uint32_t commands; /* with workers */
 	uint32_t jobs;	   /* with helpers, on its buffers and queues */
 	uint32_t closing;  /* fds with helpers, to be closed */
 	uint32_t close_jobs;
 
 	struct buffer_table buffers;
-	uint32_t buffer_count; /* registered, or being mapped or unmapped */
-	uint64_t mapped_bytes; /* charged */
+	struct account_cost release_cost; /* of the buffers that a helper lets go of at the end */
 
 	struct client_queue *queues;
-	uint32_t queue_count, next_queue_id;
-	uint32_t class_queues[DMASYNC_CLASSES]; /* queue_count by class */
+	uint32_t next_queue_id;
+	uint32_t class_queues[DMASYNC_CLASSES]; /* its queues by class */
 	struct batch_owner owner;
 	struct worker_command **stops; /* by worker index: made when it first serves this client;
 					* context: set while it is with the worker */
@@ -102,6 +103,8 @@ struct connections {
 	struct loop_watch *listen_watch;
 	struct loop_timer *accept_timer; /* runs while accepting is paused for want of fds */
 	int reserve_fd;			 /* given up to answer a client when no fd is left */
+	uint32_t refused_closing;	 /* refused sockets whose close may block, with helpers */
+	bool reads_paused;		 /* some client is not read from until fds are closed */
 	struct loop_timer *watch_timer;	 /* runs while somebody watches */
 	uint32_t watchers;
 	uint32_t syncs[64]; /* SYNC batches in work, by worker index */
@@ -155,10 +158,20 @@ void connections_check_stopped(struct daemon *daemon);
 __attribute__((format(printf, 3, 4))) void client_log(struct client *client, int level,
 						      const char *format, ...);
 bool connection_log_allowed(struct connections *connections);
-/* close() on a helper, counted: a client whose fds hang is read from no more. */
+/* Charges, or answers the request with the refusal: false. */
+bool client_afford(struct client *client, uint16_t opcode, uint64_t cookie,
+		   const struct account_cost *cost);
+void client_uncharge(struct client *client, const struct account_cost *cost);
+/* Whether the fds that came with the request may stay; false: it was refused. */
+bool client_keeps_files(struct client *client, const struct request *request);
+/* close() on a helper, and uncharged then: a client whose fds hang is read from no more. */
 void client_close_fds(struct client *client, int *fds, uint32_t count);
 /* Sends a job to the helpers, to come back to finished(); counted in client->jobs by the caller. */
-void client_submit(struct client *client, uint64_t account, struct helper_job *job,
+enum client_lane {
+	LANE_CLIENT, /* what this client's files may make hang */
+	LANE_DAEMON, /* what never hangs and is not to wait for the rest */
+};
+void client_submit(struct client *client, enum client_lane lane, struct helper_job *job,
 		   void (*run)(struct helper_job *job), void (*finished)(struct helper_job *job));
 
 /* ---- connection_io.c ---- */
@@ -166,11 +179,16 @@ void client_submit(struct client *client, uint64_t account, struct helper_job *j
 void client_readable(void *context, uint32_t events);
 /* What the socket is watched for follows from what is outstanding. */
 void client_rewatch(struct client *client);
+/* Fds were closed: who was not read from for want of them may be again. */
+void clients_resume(struct daemon *daemon);
 void client_drop_output(struct client *client);
 /* Fills in size, opcode, cookie, flags. Takes over the fds, also on failure. */
 void client_reply(struct client *client, uint16_t opcode, uint64_t cookie, void *message,
 		  uint32_t size, int *fds, uint32_t fd_count);
 void client_done(struct client *client, uint16_t opcode, uint64_t cookie);
+/* An error that account.c has a sentence for and logs. */
+void client_refuse(struct client *client, uint16_t opcode, uint64_t cookie,
+		   const struct account_refusal *refusal);
 __attribute__((format(printf, 5, 6))) void client_error(struct client *client, uint16_t opcode,
 							uint64_t cookie, int error,
 							const char *format, ...);
@@ -180,11 +198,20 @@ int client_event(struct client *client, uint16_t opcode, uint64_t cookie, void *
 		 uint32_t size);
 /* Answers on a socket that becomes no client, or whose client is being refused. */
 void connection_refuse(int fd, int error, const char *text);
+/*
+ * Takes what lies unread in a socket that was shut down. False: there are fds among it, and the
+ * close may block.
+ */
+bool connection_drain(int fd);
 
 /* ---- dispatch.c ---- */
 
 /* One packet of `size` bytes in daemon->serving->in; flags of recvmsg. Uses or closes the fds. */
 void dispatch(struct client *client, uint32_t size, int flags, int *fds, uint32_t fd_count);
+
+/* Charges an asynchronous request; false: there are too many, and it was answered so. */
+bool request_begin(struct client *client, const struct request *request);
+void request_end(struct client *client);
 
 /* ---- handle_*.c: one function for each row of the table ---- */
 
@@ -193,14 +220,12 @@ void dispatch(struct client *client, uint32_t size, int flags, int *fds, uint32_
 DMASYNC_MESSAGES(HANDLER_)
 #undef HANDLER_
 
-/* Counts an asynchronous request; false: there are too many, and it was answered so. */
-bool request_begin(struct client *client, const struct request *request);
-void request_end(struct client *client);
-
 /* handle_queue.c */
 void queue_added(struct client_queue *queue);
 void queue_removed(struct client_queue *queue);
 void queue_remove(struct client_queue *queue);
+/* An id that no queue of the client has, and never 0. */
+uint32_t queue_take_id(struct client *client);
 /* Counts `client` as served by the worker: it will be told when the client goes. -ENOMEM. */
 int client_serve(struct client *client, struct worker *worker);
 
@@ -213,13 +238,9 @@ void watch_tick(void *context);
 
 /* buffer.c, buffer_add.c */
 int buffers_create(struct client *client);
-void buffer_charge(struct client *client, uint64_t bytes);
-void buffer_uncharge(struct client *client, uint64_t bytes);
-void buffer_count(struct client *client);
-void buffer_uncount(struct client *client);
 void buffer_grace_answered(struct worker_command *command);
-/* On a helper, when nobody uses anything of the client any more. */
-void buffers_release(struct client *client);
+/* On a helper, when nobody uses anything of the client any more; adds up what they cost. */
+void buffers_release(struct client *client, struct account_cost *cost);
 void buffers_free(struct client *client);
 /* The policy's answer for an inspected fd (buffer/map.h, buffer/policy.h). */
 void buffer_policy(struct daemon *daemon, const struct buffer_facts *facts,

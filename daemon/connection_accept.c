@@ -25,6 +25,10 @@
 #define ACCEPTS_PER_TURN 16
 #define ACCEPT_PAUSE_NS UINT64_C(100000000)
 
+/* Closes of refused sockets that hang; of one user, they take turns with what else it has. */
+#define REFUSED_CLOSING_MAX 64u
+#define REFUSED_LANE UINT64_MAX
+
 /* ---- the peer ---- */
 
 /*
@@ -80,7 +84,6 @@ static void link_client(struct client *client)
 	else
 		daemon->clients = client;
 	connections->last_client = client;
-	daemon->client_count++;
 	notify_changed(daemon->notify);
 	daemon->connections++;
 }
@@ -100,24 +103,27 @@ static int start_watching(struct client *client)
 	return r;
 }
 
-static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct ucred *peer)
+/* The account is the client's on success. */
+static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct ucred *peer,
+			 const struct account *account)
 {
 	struct client *client = calloc(1, sizeof *client);
 
 	if (!client)
 		return -ENOMEM;
+	client->account = *account;
 	client->daemon = daemon;
 	client->state = CLIENT_NEW;
 	client->id = ++daemon->next_client_id;
 	client->fd = fd;
 	client->pid_fd = pid_fd;
 	client->pid = peer->pid;
-	client->uid = peer->uid;
 	client->observer = privilege_granted(&daemon->serving->observers, fd, peer);
 	client->realtime = privilege_granted(&daemon->serving->realtime, fd, peer);
 	client->connected_ns = clock_ns();
 	client->owner.client_id = client->id;
 	client->owner.pid = (uint32_t)peer->pid;
+	client->owner.user_id = helper_user_id(peer->uid);
 
 	int r = start_watching(client);
 
@@ -134,43 +140,133 @@ static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct
 	return 0;
 }
 
-static void refuse_and_close(struct daemon *daemon, int fd, int error, const char *text)
+/* ---- refused ---- */
+
+/* A socket with fds in it that nobody has received: closing it may take as long as they like. */
+struct refused {
+	struct helper_job job; /* first */
+	struct daemon *daemon;
+	struct account account;
+	int fd;
+};
+
+static void refused_run(struct helper_job *job)
+{
+	close(((struct refused *)job)->fd);
+}
+
+static void refused_finished(struct helper_job *job)
+{
+	struct refused *refused = (struct refused *)job;
+	struct daemon *daemon = refused->daemon;
+	struct connections *connections = daemon->serving;
+
+	account_uncharge(&daemon->accounts, &refused->account, ACCOUNT_COST([ACCOUNT_FILES] = 1));
+	account_close(&daemon->accounts, &refused->account);
+	free(refused);
+	if (connections->refused_closing-- == REFUSED_CLOSING_MAX && connections->listen_watch)
+		loop_rewatch(connections->listen_watch, POLLIN);
+	clients_resume(daemon);
+}
+
+/*
+ * Charged to the user as an open file. Where too many hang, nobody is accepted until one has ended:
+ * each would cost the daemon an fd for good.
+ */
+static void close_on_helper(struct daemon *daemon, int fd, uid_t uid)
+{
+	struct refused *refused = calloc(1, sizeof *refused);
+
+	if (!refused || account_open(&daemon->accounts, uid, &refused->account) < 0) {
+		free(refused);
+		close(fd); /* may block, but the fd must not leak */
+		return;
+	}
+	account_force(&daemon->accounts, &refused->account, ACCOUNT_COST([ACCOUNT_FILES] = 1));
+	refused->daemon = daemon;
+	refused->fd = fd;
+	refused->job = (struct helper_job){
+		.run = refused_run,
+		.client_id = REFUSED_LANE,
+		.user_id = helper_user_id(uid),
+		.done = &daemon->jobs,
+		.done_fd = daemon->events_fd,
+		.finished = refused_finished,
+	};
+	if (++daemon->serving->refused_closing == REFUSED_CLOSING_MAX)
+		loop_rewatch(daemon->serving->listen_watch, 0);
+	helpers_submit(daemon->helpers, &refused->job);
+}
+
+/* Nothing arrives after the shutdown; what has arrived is taken where it holds no fds. */
+static void discard(struct daemon *daemon, int fd, uid_t uid)
+{
+	shutdown(fd, SHUT_RDWR);
+	if (connection_drain(fd))
+		close(fd);
+	else
+		close_on_helper(daemon, fd, uid);
+}
+
+static void refuse_and_close(struct daemon *daemon, int fd, uid_t uid, int error, const char *text)
 {
 	daemon->refused++;
 	connection_refuse(fd, error, text);
-	helpers_close(daemon->helpers, 0, fd); /* it may hold unread fds */
+	discard(daemon, fd, uid);
+}
+
+/* ---- who has connected ---- */
+
+static void serve_user(struct daemon *daemon, int fd, const struct ucred *peer,
+		       struct account *account)
+{
+	struct account_refusal refusal;
+	struct account_cost cost = {{[ACCOUNT_CONNECTIONS] = 1, [ACCOUNT_FILES] = 2}};
+	int pid_fd;
+
+	if (account_charge(&daemon->accounts, account, &cost, &refusal) < 0) {
+		if (connection_log_allowed(daemon->serving))
+			account_log(account, peer->pid, &refusal);
+		refuse_and_close(daemon, fd, peer->uid, refusal.error, refusal.text);
+		return;
+	}
+	int r = watch_peer(fd, peer->pid, &pid_fd);
+
+	if (pid_fd < 0) {
+		cost.amount[ACCOUNT_FILES]--;
+		account_uncharge(&daemon->accounts, account, ACCOUNT_COST([ACCOUNT_FILES] = 1));
+	}
+	if (r == 0 && client_create(daemon, fd, pid_fd, peer, account) == 0) {
+		account->user = NULL; /* the client's */
+		return;
+	}
+	account_uncharge(&daemon->accounts, account, &cost);
+	if (pid_fd >= 0)
+		close(pid_fd);
+	if (r < 0)
+		discard(daemon, fd, peer->uid); /* it has died already */
+	else
+		refuse_and_close(daemon, fd, peer->uid, -ENOMEM,
+				 "the daemon has no memory for another connection");
 }
 
 static void serve(struct daemon *daemon, int fd)
 {
-	struct ucred peer;
+	struct ucred peer = {.uid = (uid_t)-1};
 	socklen_t size = sizeof peer;
-	int pid_fd;
+	struct account account;
 
-	if (daemon->client_count >= daemon->config.max_connections) {
-		char text[DMASYNC_TEXT_SIZE];
-
-		snprintf(text, sizeof text,
-			 "the daemon serves %u connections and max_connections=%u; try again "
-			 "later, or "
-			 "raise it in the daemon's configuration",
-			 daemon->client_count, daemon->config.max_connections);
-		if (connection_log_allowed(daemon->serving))
-			log_notice("a connection was refused: %s", text);
-		refuse_and_close(daemon, fd, -EUSERS, text);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
+		discard(daemon, fd, peer.uid);
 		return;
 	}
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
-	    watch_peer(fd, peer.pid, &pid_fd) < 0) {
-		helpers_close(daemon->helpers, 0, fd); /* it has died already */
+	if (account_open(&daemon->accounts, peer.uid, &account) < 0) {
+		refuse_and_close(daemon, fd, peer.uid, -ENOMEM,
+				 "the daemon has no memory for another user");
 		return;
 	}
-	if (client_create(daemon, fd, pid_fd, &peer) < 0) {
-		if (pid_fd >= 0)
-			close(pid_fd);
-		refuse_and_close(daemon, fd, -ENOMEM,
-				 "the daemon has no memory for another connection");
-	}
+	serve_user(daemon, fd, &peer, &account);
+	account_close(&daemon->accounts, &account);
 }
 
 /* ---- the listening socket ---- */
@@ -182,7 +278,18 @@ static void resume_accepting(void *context)
 
 	if (connections->reserve_fd < 0)
 		connections->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	loop_rewatch(connections->listen_watch, POLLIN);
+	if (connections->refused_closing < REFUSED_CLOSING_MAX)
+		loop_rewatch(connections->listen_watch, POLLIN);
+}
+
+static void refuse_unknown(struct daemon *daemon, int fd)
+{
+	struct ucred peer = {.uid = (uid_t)-1};
+	socklen_t size = sizeof peer;
+
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+	refuse_and_close(daemon, fd, peer.uid, -EMFILE,
+			 "the daemon has no file descriptor left; try again later");
 }
 
 /*
@@ -199,8 +306,7 @@ static void no_fds(struct daemon *daemon, int error)
 		int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0)
-			refuse_and_close(daemon, fd, -EMFILE,
-					 "the daemon has no file descriptor left; try again later");
+			refuse_unknown(daemon, fd);
 		if (connection_log_allowed(connections))
 			log_warning(
 				"no connection can be accepted (%s): raise LimitNOFILE or lower "
@@ -218,6 +324,8 @@ static void accept_ready(void *context, uint32_t events)
 
 	(void)events;
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+		if (daemon->serving->refused_closing >= REFUSED_CLOSING_MAX)
+			return;
 		int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {

@@ -16,8 +16,13 @@
 #include "daemon/connection.h"
 #include "daemon/log.h"
 
-/* Packets of one client before the loop turns to the next one. */
-#define PACKETS_PER_TURN 16
+/*
+ * In one turn of the loop: packets of one user, shared by its connections, but one for each of
+ * them; packets of one connection; and bytes of its answers.
+ */
+#define PACKETS_PER_USER 64u
+#define PACKETS_PER_CLIENT 16u
+#define ANSWER_BYTES DMASYNC_MESSAGE_MAX
 
 void client_rewatch(struct client *client)
 {
@@ -29,8 +34,8 @@ void client_rewatch(struct client *client)
 		events = POLLOUT;
 	else if (client->daemon->stopping)
 		events = POLLRDHUP; /* nothing is read any more, and who has gone is let go */
-	else if (client->closing >= CONNECTION_FDS_MAX)
-		events = 0;
+	else if (client->closing >= CONNECTION_FDS_MAX || client->waits_for_fds)
+		events = POLLRDHUP;
 	loop_rewatch(client->watch, events);
 }
 
@@ -77,10 +82,23 @@ static void close_own(int *fds, uint32_t count)
 static int queue_packet(struct client *client, const void *bytes, uint32_t size, int *fds,
 			uint32_t fd_count)
 {
+	struct daemon *daemon = client->daemon;
+	struct account_refusal refusal;
+	struct account_cost cost = {{[ACCOUNT_ANSWERS] = 1}};
+
+	if (account_charge(&daemon->accounts, &client->account, &cost, &refusal) < 0) {
+		if (connection_log_allowed(daemon->serving))
+			account_log(&client->account, client->pid, &refusal);
+		return refusal.error;
+	}
 	struct out_message *out = malloc(sizeof *out + size);
 
-	if (!out)
+	if (!out) {
+		client_uncharge(client, &cost);
 		return -ENOMEM;
+	}
+	account_force(&daemon->accounts, &client->account,
+		      ACCOUNT_COST([ACCOUNT_FILES] = fd_count));
 	out->next = NULL;
 	out->size = size;
 	out->fd_count = fd_count;
@@ -110,6 +128,7 @@ static void send_or_queue(struct client *client, const void *bytes, uint32_t siz
 {
 	int r = client->out_first ? -EAGAIN : send_packet(client->fd, bytes, size, fds, fd_count);
 
+	client->turn_bytes += size;
 	if (r == -EAGAIN) {
 		r = queue_packet(client, bytes, size, fds, fd_count);
 		if (r == 0)
@@ -128,6 +147,8 @@ static void pop_output(struct client *client)
 	if (!out->next)
 		client->out_last = NULL;
 	close_own(out->fds, out->fd_count);
+	client_uncharge(client,
+			ACCOUNT_COST([ACCOUNT_ANSWERS] = 1, [ACCOUNT_FILES] = out->fd_count));
 	free(out);
 }
 
@@ -183,22 +204,41 @@ void client_done(struct client *client, uint16_t opcode, uint64_t cookie)
 	client_reply(client, opcode, cookie, &reply, sizeof reply, NULL, 0);
 }
 
+static void send_error(struct client *client, uint16_t opcode, uint64_t cookie,
+		       struct dmasync_error *answer)
+{
+	client->daemon->refused++;
+	if (!client_alive(client))
+		return;
+	answer->bad_entry = DMASYNC_NO_ENTRY;
+	fill_header(answer, sizeof *answer, opcode, DMASYNC_MESSAGE_REPLY | DMASYNC_MESSAGE_ERROR,
+		    cookie);
+	send_or_queue(client, answer, sizeof *answer, NULL, 0);
+}
+
 void client_error(struct client *client, uint16_t opcode, uint64_t cookie, int error,
 		  const char *format, ...)
 {
-	struct dmasync_error answer = {.error = error, .bad_entry = DMASYNC_NO_ENTRY};
+	struct dmasync_error answer = {.error = error};
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(answer.text, sizeof answer.text, format, arguments);
 	va_end(arguments);
-	client->daemon->refused++;
-	if (!client_alive(client))
-		return;
-	client_log(client, LOG_INFO, "refused: %s", answer.text);
-	fill_header(&answer, sizeof answer, opcode, DMASYNC_MESSAGE_REPLY | DMASYNC_MESSAGE_ERROR,
-		    cookie);
-	send_or_queue(client, &answer, sizeof answer, NULL, 0);
+	if (client_alive(client))
+		client_log(client, LOG_INFO, "refused: %s", answer.text);
+	send_error(client, opcode, cookie, &answer);
+}
+
+void client_refuse(struct client *client, uint16_t opcode, uint64_t cookie,
+		   const struct account_refusal *refusal)
+{
+	struct dmasync_error answer = {.error = refusal->error};
+
+	snprintf(answer.text, sizeof answer.text, "%s", refusal->text);
+	if (client_alive(client) && connection_log_allowed(client->daemon->serving))
+		account_log(&client->account, client->pid, refusal);
+	send_error(client, opcode, cookie, &answer);
 }
 
 int client_event(struct client *client, uint16_t opcode, uint64_t cookie, void *message,
@@ -226,6 +266,71 @@ void connection_refuse(int fd, int error, const char *text)
 }
 
 /* ---- in ---- */
+
+/* A look at the next packet, which stays where it is; its fds, if it has any, are MSG_CTRUNC. */
+static ssize_t peek(int fd, int *ret_flags)
+{
+	char byte;
+	struct iovec part = {.iov_base = &byte, .iov_len = sizeof byte};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	ssize_t n;
+
+	do
+		n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK);
+	while (n < 0 && errno == EINTR);
+	*ret_flags = message.msg_flags;
+	return n;
+}
+
+bool connection_drain(int fd)
+{
+	int flags;
+	char byte;
+
+	/* At the end of what is there it says 0, as an empty packet does: then it is closed. */
+	while (peek(fd, &flags) > 0) {
+		if (flags & MSG_CTRUNC)
+			return false;
+		if (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) < 0)
+			break;
+	}
+	return !(flags & MSG_CTRUNC);
+}
+
+void clients_resume(struct daemon *daemon)
+{
+	struct connections *connections = daemon->serving;
+
+	if (!connections->reads_paused)
+		return;
+	connections->reads_paused = false;
+	for (struct client *client = daemon->clients; client; client = client->next) {
+		if (!client->waits_for_fds)
+			continue;
+		client->waits_for_fds = false;
+		client_rewatch(client);
+	}
+}
+
+/*
+ * The daemon's table of files must have room for all fds that one packet can bring: what finds none
+ * is closed inside recvmsg, and that may block. So a packet with fds stays in the socket while all
+ * clients have more open than is theirs, or while many of this user's are still being closed.
+ */
+static bool must_wait_for_fds(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+	int flags;
+
+	if (client->account.user->closing < CONNECTION_FDS_MAX &&
+	    !accounts_over(&daemon->accounts, ACCOUNT_FILES))
+		return false;
+	if (peek(client->fd, &flags) < 0 || !(flags & MSG_CTRUNC))
+		return false;
+	client->waits_for_fds = true;
+	daemon->serving->reads_paused = true;
+	return true;
+}
 
 /* Every fd of every SCM_RIGHTS part; at most CONNECTION_FDS_MAX, by the size of the control data.
  */
@@ -263,6 +368,8 @@ static int receive_packet(struct client *client)
 	int fds[CONNECTION_FDS_MAX];
 	ssize_t n;
 
+	if (must_wait_for_fds(client))
+		return -EAGAIN;
 	do
 		n = recvmsg(client->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
@@ -271,12 +378,24 @@ static int receive_packet(struct client *client)
 
 	uint32_t fd_count = take_fds(&message, fds);
 
+	account_force(&client->daemon->accounts, &client->account,
+		      ACCOUNT_COST([ACCOUNT_FILES] = fd_count));
 	if (n == 0) { /* the end, or an empty packet, which SEQPACKET cannot tell from it */
 		client_close_fds(client, fds, fd_count);
 		return -ECONNRESET;
 	}
+	client->daemon->messages++;
 	dispatch(client, (uint32_t)n, message.msg_flags, fds, fd_count);
 	return 0;
+}
+
+static uint32_t packets_per_turn(const struct client *client)
+{
+	uint64_t share = PACKETS_PER_USER / client->account.user->used[ACCOUNT_CONNECTIONS];
+
+	if (share == 0)
+		return 1;
+	return share < PACKETS_PER_CLIENT ? (uint32_t)share : PACKETS_PER_CLIENT;
 }
 
 void client_readable(void *context, uint32_t events)
@@ -291,18 +410,23 @@ void client_readable(void *context, uint32_t events)
 		flush_output(client);
 		return;
 	}
-	for (int i = 0; i < PACKETS_PER_TURN; i++) {
+	if (client->daemon->stopping)
+		return;
+	client->turn_bytes = 0;
+	for (uint32_t i = packets_per_turn(client); i > 0; i--) {
 		int r = receive_packet(client);
 
-		if (r == -EAGAIN || !client_alive(client))
+		if (!client_alive(client))
 			return;
+		if (r == -EAGAIN)
+			break;
 		if (r < 0) {
 			client_drop(client);
 			return;
 		}
-		if (client->out_first || client->closing >= CONNECTION_FDS_MAX) {
-			client_rewatch(client);
-			return;
-		}
+		if (client->out_first || client->closing >= CONNECTION_FDS_MAX ||
+		    client->turn_bytes >= ANSWER_BYTES)
+			break;
 	}
+	client_rewatch(client);
 }

@@ -318,6 +318,7 @@ static enum daemon_status start(struct daemon *daemon)
 	if (status != DAEMON_DRAINED)
 		return status;
 	daemon_fit_config(daemon, &daemon->config);
+	accounts_set_limits(&daemon->accounts, &daemon->config, &daemon->machine);
 	if (getrandom(&daemon->instance, sizeof(daemon->instance), 0) < 0 ||
 	    take_signals(daemon) < 0) {
 		log_error("cannot start: %s", strerror(errno));

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/account.h"
 #include "daemon/cache/cache.h"
 #include "daemon/config.h"
 #include "daemon/helper.h"
@@ -39,14 +40,14 @@ struct daemon {
 	int listen_fd;
 	struct connections *serving; /* connection.h: what serving them needs */
 	struct client *clients;	     /* connection.c: list by id */
-	uint32_t client_count;
 	uint64_t next_client_id;
 
 	uint64_t instance; /* random: tells a restart */
 	uint64_t start_ns;
 	uint64_t connections, refused; /* since start */
-	uint64_t mapped_bytes;
-	uint32_t buffer_count, queue_count;
+	uint64_t messages;	       /* received since start */
+	struct accounts accounts;
+	struct limits_machine machine; /* when the limits were last looked at */
 	bool stopping;
 
 	/* daemon.c's own */

@@ -113,6 +113,17 @@ static bool state_is_right(struct client *client, const struct rule *rule,
 	return false;
 }
 
+bool request_begin(struct client *client, const struct request *request)
+{
+	return client_afford(client, request->opcode, request->cookie,
+			     ACCOUNT_COST([ACCOUNT_REQUESTS] = 1));
+}
+
+void request_end(struct client *client)
+{
+	client_uncharge(client, ACCOUNT_COST([ACCOUNT_REQUESTS] = 1));
+}
+
 static void dispatch_request(struct client *client, struct request *request, int flags)
 {
 	const struct rule *rule = find_rule(request->opcode);

@@ -90,7 +90,7 @@ void handle_probe(struct client *client, struct request *request)
 			     0);
 		return;
 	}
-	if (!request_begin(client, request))
+	if (!client_keeps_files(client, request) || !request_begin(client, request))
 		return;
 
 	struct probe *probe = calloc(1, sizeof *probe);
@@ -106,5 +106,5 @@ void handle_probe(struct client *client, struct request *request)
 	probe->fd = request->fds[0];
 	request->fds[0] = -1;
 	client->jobs++;
-	client_submit(client, client->id, &probe->job, inspect_run, inspect_finished);
+	client_submit(client, LANE_CLIENT, &probe->job, inspect_run, inspect_finished);
 }

@@ -52,7 +52,7 @@ static struct client_queue *find_queue(struct client *client, uint32_t id)
 }
 
 /* 0 stands for SYNC in batch records. */
-static uint32_t take_id(struct client *client)
+uint32_t queue_take_id(struct client *client)
 {
 	do
 		client->next_queue_id++;
@@ -121,17 +121,11 @@ static bool may_create(struct client *client, const struct request *request)
 			client, request->opcode, request->cookie, -EPERM,
 			"class realtime is not granted to user %u: it is for root, the daemon's "
 			"own user and the members of realtime_group in [daemon], which is %s",
-			(unsigned)client->uid, group ? group : "not set");
+			(unsigned)client->account.user->uid, group ? group : "not set");
 		return false;
 	}
 	if (!sizes_are_right(client, request))
 		return false;
-	if (client->queue_count >= client->daemon->config.max_queues) {
-		client_error(client, request->opcode, request->cookie, -ENOSPC,
-			     "this connection has %u queues and max_queues=%u; remove one first",
-			     client->queue_count, client->daemon->config.max_queues);
-		return false;
-	}
 	if (!unread_answers_allow(client)) {
 		client_error(client, request->opcode, request->cookie, -EBUSY,
 			     "%u answers to QUEUE_CREATE are unread; read them first",
@@ -139,6 +133,18 @@ static bool may_create(struct client *client, const struct request *request)
 		return false;
 	}
 	return true;
+}
+
+/* Its ends of the two pipes stay with the daemon; those of the client go out with the answer. */
+static void queue_cost(uint32_t depth, uint32_t units, struct account_cost *ret)
+{
+	*ret = (struct account_cost){{
+		[ACCOUNT_QUEUES] = 1,
+		[ACCOUNT_QUEUE_BYTES] = queue_bytes(depth, units),
+		[ACCOUNT_BATCHES] = depth,
+		[ACCOUNT_FILES] = QUEUE_FILES,
+		[ACCOUNT_MAPS] = QUEUE_MAPS,
+	}};
 }
 
 static int create(struct client *client, const struct dmasync_queue_create *request,
@@ -165,14 +171,12 @@ static int create(struct client *client, const struct dmasync_queue_create *requ
 	queue->queue->worker = worker;
 	queue->queue->buffers = &client->buffers;
 	queue->queue->owner = &client->owner;
-	queue->queue->id = take_id(client);
-	queue->queue->uid = client->uid;
+	queue->queue->id = queue_take_id(client);
+	queue->queue->uid = client->account.user->uid;
 	queue->klass = queue->queue->klass = (enum dmasync_class)request->klass;
 	client->class_queues[queue->klass]++;
 	queue->next = client->queues;
 	client->queues = queue;
-	client->queue_count++;
-	client->daemon->queue_count++;
 	*ret = queue;
 	return 0;
 }
@@ -182,9 +186,13 @@ void handle_queue_create(struct client *client, struct request *request)
 	const struct dmasync_queue_create *asked = request->message;
 	struct daemon *daemon = client->daemon;
 	struct client_queue *queue;
+	struct account_cost cost;
 	int fds[DMASYNC_QUEUE_FDS];
 
 	if (!may_create(client, request))
+		return;
+	queue_cost(asked->depth, asked->units, &cost);
+	if (!client_afford(client, request->opcode, request->cookie, &cost))
 		return;
 	int r = create(client, asked, &queue, fds);
 
@@ -194,8 +202,10 @@ void handle_queue_create(struct client *client, struct request *request)
 			     r == -EMFILE || r == -ENFILE
 				     ? "; the daemon has no file descriptors left (LimitNOFILE)"
 				     : "");
+		client_uncharge(client, &cost);
 		return;
 	}
+	queue->cost = cost;
 	queue->add.type = WORKER_QUEUE_ADD;
 	queue->add.queue = queue->queue;
 	queue->add.client = client;
@@ -246,9 +256,8 @@ static void free_finished(struct helper_job *job)
 		request_end(client);
 	}
 	client->class_queues[queue->klass]--;
+	client_uncharge(client, &queue->cost);
 	free(queue);
-	client->queue_count--;
-	client->daemon->queue_count--;
 	client_step(client);
 }
 
@@ -264,7 +273,7 @@ void queue_removed(struct client_queue *queue)
 		}
 	}
 	client->jobs++;
-	client_submit(client, 0, &queue->free_job, free_run, free_finished);
+	client_submit(client, LANE_DAEMON, &queue->free_job, free_run, free_finished);
 }
 
 void queue_remove(struct client_queue *queue)

@@ -150,6 +150,7 @@ void watch_stop(struct client *client)
 		return;
 	free(client->watch_cursors);
 	client->watch_cursors = NULL;
+	client_uncharge(client, ACCOUNT_COST([ACCOUNT_WATCHES] = 1));
 	if (--connections->watchers == 0 && connections->watch_timer)
 		loop_timer_cancel(connections->watch_timer);
 }
@@ -189,11 +190,16 @@ void handle_watch(struct client *client, struct request *request)
 		return;
 	}
 	watch_stop(client);
+	if (watch->enable && !client_afford(client, request->opcode, request->cookie,
+					    ACCOUNT_COST([ACCOUNT_WATCHES] = 1)))
+		return;
 	int r = watch->enable ? watch_start(client, request->cookie) : 0;
 
-	if (r < 0)
+	if (r < 0) {
+		client_uncharge(client, ACCOUNT_COST([ACCOUNT_WATCHES] = 1));
 		client_error(client, request->opcode, request->cookie, r,
 			     "the stream of batch records cannot be started: %s", strerror(-r));
-	else
-		client_done(client, request->opcode, request->cookie);
+		return;
+	}
+	client_done(client, request->opcode, request->cookie);
 }

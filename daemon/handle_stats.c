@@ -30,15 +30,27 @@ static void add_class(struct dmasync_stats_reply *reply, int klass,
 void handle_stats(struct client *client, struct request *request)
 {
 	const struct daemon *daemon = client->daemon;
+	const uint64_t *used = daemon->accounts.used;
 	struct dmasync_stats_reply reply = {
 		.uptime_ns = clock_ns() - daemon->start_ns,
 		.connections = daemon->connections,
 		.refused = daemon->refused,
-		.mapped_bytes = daemon->mapped_bytes,
-		.clients = daemon->client_count,
-		.buffers = daemon->buffer_count,
-		.queues = daemon->queue_count,
+		.mapped_bytes = used[ACCOUNT_BUFFER_BYTES],
+		.clients = (uint32_t)used[ACCOUNT_CONNECTIONS],
+		.buffers = (uint32_t)used[ACCOUNT_BUFFERS],
+		.queues = (uint32_t)used[ACCOUNT_QUEUES],
 		.workers = daemon->worker_count,
+		.users = daemon->accounts.user_count,
+		.files = (uint32_t)used[ACCOUNT_FILES],
+		.maps = (uint32_t)used[ACCOUNT_MAPS],
+		.places = (uint32_t)used[ACCOUNT_BATCHES],
+		.requests = (uint32_t)used[ACCOUNT_REQUESTS],
+		.answers = (uint32_t)used[ACCOUNT_ANSWERS],
+		.watches = (uint32_t)used[ACCOUNT_WATCHES],
+		.queue_bytes = used[ACCOUNT_QUEUE_BYTES],
+		.messages = daemon->messages,
+		.over_limit = daemon->accounts.refused,
+		.sum_errors = daemon->accounts.errors,
 	};
 
 	for (uint32_t i = 0; i < daemon->worker_count; i++) {
@@ -102,13 +114,22 @@ void handle_histogram(struct client *client, struct request *request)
 static void fill_record(struct dmasync_client_record *record, const struct client *client,
 			uint64_t now)
 {
+	const uint64_t *used = client->account.used;
+
 	memset(record, 0, sizeof *record);
 	record->id = client->id;
 	record->pid = (uint32_t)client->pid;
-	record->uid = client->uid;
-	record->buffers = client->buffer_count;
-	record->queues = client->queue_count;
-	record->mapped_bytes = client->mapped_bytes;
+	record->uid = client->account.user->uid;
+	record->buffers = (uint32_t)used[ACCOUNT_BUFFERS];
+	record->queues = (uint32_t)used[ACCOUNT_QUEUES];
+	record->mapped_bytes = used[ACCOUNT_BUFFER_BYTES];
+	record->queue_bytes = used[ACCOUNT_QUEUE_BYTES];
+	record->files = (uint32_t)used[ACCOUNT_FILES];
+	record->maps = (uint32_t)used[ACCOUNT_MAPS];
+	record->places = (uint32_t)used[ACCOUNT_BATCHES];
+	record->requests = (uint32_t)used[ACCOUNT_REQUESTS];
+	record->answers = (uint32_t)used[ACCOUNT_ANSWERS];
+	record->watches = (uint32_t)used[ACCOUNT_WATCHES];
 	record->batches = read_counter(&client->owner.batches);
 	record->failed = read_counter(&client->owner.failed);
 	record->lines = read_counter(&client->owner.lines);
@@ -131,6 +152,48 @@ void handle_clients(struct client *client, struct request *request)
 	     other && reply->count < DMASYNC_CLIENTS_PAGE; other = other->next)
 		if (other->id > asked->after && other->state == CLIENT_READY)
 			fill_record(&records[reply->count++], other, now);
+	client_reply(client, request->opcode, request->cookie, reply,
+		     (uint32_t)(sizeof *reply + reply->count * sizeof *records), NULL, 0);
+}
+
+static void fill_user(struct dmasync_user_record *record, const struct account_user *user)
+{
+	const uint64_t *used = user->used;
+
+	*record = (struct dmasync_user_record){
+		.uid = user->uid,
+		.connections = (uint32_t)used[ACCOUNT_CONNECTIONS],
+		.buffers = (uint32_t)used[ACCOUNT_BUFFERS],
+		.queues = (uint32_t)used[ACCOUNT_QUEUES],
+		.mapped_bytes = used[ACCOUNT_BUFFER_BYTES],
+		.queue_bytes = used[ACCOUNT_QUEUE_BYTES],
+		.files = (uint32_t)used[ACCOUNT_FILES],
+		.maps = (uint32_t)used[ACCOUNT_MAPS],
+		.places = (uint32_t)used[ACCOUNT_BATCHES],
+		.requests = (uint32_t)used[ACCOUNT_REQUESTS],
+		.answers = (uint32_t)used[ACCOUNT_ANSWERS],
+		.watches = (uint32_t)used[ACCOUNT_WATCHES],
+		.over_limit = user->refused,
+	};
+}
+
+void handle_users(struct client *client, struct request *request)
+{
+	const struct dmasync_users *asked = request->message;
+	struct daemon *daemon = client->daemon;
+	struct dmasync_users_reply *reply = (void *)daemon->serving->out;
+	struct dmasync_user_record *records = (void *)(reply + 1);
+
+	if (asked->reserved) {
+		client_error(client, request->opcode, request->cookie, -EINVAL,
+			     "the reserved field must be 0 and is %u", asked->reserved);
+		return;
+	}
+	memset(reply, 0, sizeof *reply);
+	for (const struct account_user *user = daemon->accounts.users;
+	     user && reply->count < DMASYNC_USERS_PAGE; user = user->next)
+		if (user->uid >= asked->from)
+			fill_user(&records[reply->count++], user);
 	client_reply(client, request->opcode, request->cookie, reply,
 		     (uint32_t)(sizeof *reply + reply->count * sizeof *records), NULL, 0);
 }

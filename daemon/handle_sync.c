@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SYNC: a batch in the message itself; and the count of unanswered requests. Control thread. */
+/* SYNC: a batch in the message itself. Control thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,26 +7,7 @@
 #include "daemon/clock.h"
 #include "daemon/connection.h"
 
-bool request_begin(struct client *client, const struct request *request)
-{
-	uint32_t most = client->daemon->config.max_requests;
-
-	if (client->requests >= most) {
-		client_error(client, request->opcode, request->cookie, -EBUSY,
-			     "%u requests of this connection are unanswered and max_requests=%u; "
-			     "wait for "
-			     "answers first",
-			     client->requests, most);
-		return false;
-	}
-	client->requests++;
-	return true;
-}
-
-void request_end(struct client *client)
-{
-	client->requests--;
-}
+static const struct account_cost cost = {{[ACCOUNT_REQUESTS] = 1, [ACCOUNT_BATCHES] = 1}};
 
 /* Few SYNC batches in work, and where that says nothing, few queues. */
 static struct worker *least_loaded(struct daemon *daemon)
@@ -95,7 +76,7 @@ void handle_sync(struct client *client, struct request *request)
 			     "count is %u and %u units follow", sync->count, units);
 		return;
 	}
-	if (!request_begin(client, request))
+	if (!client_afford(client, request->opcode, request->cookie, &cost))
 		return;
 
 	struct worker *worker = least_loaded(client->daemon);
@@ -105,11 +86,11 @@ void handle_sync(struct client *client, struct request *request)
 		free_sync(command);
 		client_error(client, request->opcode, request->cookie, -ENOMEM,
 			     "the daemon has no memory for the batch; try again");
-		request_end(client);
+		client_uncharge(client, &cost);
 		return;
 	}
 	command->client = client;
-	command->uid = client->uid;
+	command->uid = client->account.user->uid;
 	command->buffers = &client->buffers;
 	command->owner = &client->owner;
 	command->submit_ns = clock_ns();
@@ -127,7 +108,7 @@ void sync_answered(struct worker_command *command)
 	reply.completion.flags &=
 		~DMASYNC_COMPLETION_EXTENDED; /* of a ring's slot: here all is sent */
 	client->daemon->serving->syncs[worker_index(command->worker)]--;
-	request_end(client);
+	client_uncharge(client, &cost);
 	if (command->error < 0) {
 		client_error(client, DMASYNC_OP_SYNC, command->cookie, command->error,
 			     "the daemon has no memory for the batch; try again");

@@ -18,11 +18,26 @@
 /* The jobs of one client: those that wait, and how many run. Gone when it has neither. */
 struct lane {
 	uint64_t client_id;
+	struct helper_user *user; /* NULL: the daemon's own */
 	struct helper_job *first, *last;
 	uint32_t running;
-	bool runnable; /* on the runnable list: has a waiting job and is below its quota */
+	bool runnable; /* on its user's list: has a waiting job and is below its quota */
 	struct lane *next_in_bucket;
 	struct lane *next_runnable;
+};
+
+/* The lanes of one user; gone with the last of them. */
+struct helper_user {
+	uint64_t user_id;
+	uint32_t lanes, running;
+	struct lane *runnable_first, *runnable_last;
+	enum { USER_IDLE, USER_READY, USER_AT_QUOTA } state; /* on which list, if any */
+	struct helper_user *next_in_bucket;
+	struct helper_user *next;
+};
+
+struct user_list {
+	struct helper_user *first, *last;
 };
 
 struct helpers {
@@ -30,8 +45,11 @@ struct helpers {
 	pthread_cond_t work; /* a lane became runnable, or the pool ends */
 	pthread_cond_t left; /* a thread has left */
 	struct lane *buckets[LANE_BUCKETS];
-	struct lane daemon_lane; /* client 0: no quota */
-	struct lane *runnable_first, *runnable_last;
+	struct helper_user *user_buckets[LANE_BUCKETS];
+	struct lane daemon_lane;   /* client 0: no quota, and first */
+	struct user_list ready;	   /* users with a runnable lane; they take turns */
+	struct user_list at_quota; /* the same, but they must wait until some job has ended */
+	uint32_t running;	   /* jobs of users */
 	uint32_t per_client;
 	uint32_t thread_max, thread_count;
 	uint32_t idle;
@@ -47,77 +65,209 @@ struct helpers {
 
 static void *helper_main(void *argument);
 
-static struct lane **lane_place(struct helpers *helpers, uint64_t client_id)
+static void list_add(struct user_list *list, struct helper_user *user)
 {
-	struct lane **place = &helpers->buckets[client_id % LANE_BUCKETS];
+	user->next = NULL;
+	if (list->last)
+		list->last->next = user;
+	else
+		list->first = user;
+	list->last = user;
+}
 
-	while (*place && (*place)->client_id != client_id)
+static struct helper_user *list_take(struct user_list *list)
+{
+	struct helper_user *user = list->first;
+
+	if (!user)
+		return NULL;
+	list->first = user->next;
+	if (!list->first)
+		list->last = NULL;
+	return user;
+}
+
+/* ---- users and lanes, all under the mutex ---- */
+
+static struct helper_user **user_place(struct helpers *helpers, uint64_t user_id)
+{
+	struct helper_user **place = &helpers->user_buckets[user_id % LANE_BUCKETS];
+
+	while (*place && (*place)->user_id != user_id)
 		place = &(*place)->next_in_bucket;
 	return place;
 }
 
+static struct lane **lane_place(struct helpers *helpers, uint64_t client_id, uint64_t user_id)
+{
+	struct lane **place = &helpers->buckets[(client_id + user_id) % LANE_BUCKETS];
+
+	while (*place && ((*place)->client_id != client_id || (*place)->user->user_id != user_id))
+		place = &(*place)->next_in_bucket;
+	return place;
+}
+
+static void user_put(struct helpers *helpers, struct helper_user *user)
+{
+	if (user->lanes)
+		return;
+	*user_place(helpers, user->user_id) = user->next_in_bucket;
+	free(user);
+}
+
+static struct lane *lane_new(struct helpers *helpers, uint64_t client_id, uint64_t user_id)
+{
+	struct helper_user **place = user_place(helpers, user_id);
+	struct lane *lane = calloc(1, sizeof(*lane));
+
+	if (!*place)
+		*place = calloc(1, sizeof(**place));
+	if (!lane || !*place) {
+		free(lane);
+		if (*place)
+			user_put(helpers, *place);
+		return NULL;
+	}
+	(*place)->user_id = user_id;
+	(*place)->lanes++;
+	lane->client_id = client_id;
+	lane->user = *place;
+	return lane;
+}
+
 /* Where memory is short a client's job runs on the daemon's account rather than not at all. */
-static struct lane *lane_get(struct helpers *helpers, uint64_t client_id)
+static struct lane *lane_get(struct helpers *helpers, uint64_t client_id, uint64_t user_id)
 {
 	if (client_id == 0)
 		return &helpers->daemon_lane;
 
-	struct lane **place = lane_place(helpers, client_id);
+	struct lane **place = lane_place(helpers, client_id, user_id);
 
-	if (!*place) {
-		*place = calloc(1, sizeof(**place));
-		if (!*place)
-			return &helpers->daemon_lane;
-		(*place)->client_id = client_id;
-	}
-	return *place;
+	if (!*place)
+		*place = lane_new(helpers, client_id, user_id);
+	return *place ? *place : &helpers->daemon_lane;
 }
 
 static void lane_put(struct helpers *helpers, struct lane *lane)
 {
-	if (lane == &helpers->daemon_lane || lane->first || lane->running)
+	struct helper_user *user = lane->user;
+
+	if (!user || lane->first || lane->running)
 		return;
-	*lane_place(helpers, lane->client_id) = lane->next_in_bucket;
+	*lane_place(helpers, lane->client_id, user->user_id) = lane->next_in_bucket;
 	free(lane);
+	user->lanes--;
+	user_put(helpers, user);
 }
 
 static void lane_make_runnable(struct helpers *helpers, struct lane *lane)
 {
-	if (lane->runnable || !lane->first)
+	struct helper_user *user = lane->user;
+
+	if (!lane->first)
 		return;
-	if (lane != &helpers->daemon_lane && lane->running >= helpers->per_client)
+	pthread_cond_signal(&helpers->work);
+	if (!user || lane->runnable || lane->running >= helpers->per_client)
 		return;
 	lane->runnable = true;
 	lane->next_runnable = NULL;
-	if (helpers->runnable_last)
-		helpers->runnable_last->next_runnable = lane;
+	if (user->runnable_last)
+		user->runnable_last->next_runnable = lane;
 	else
-		helpers->runnable_first = lane;
-	helpers->runnable_last = lane;
-	pthread_cond_signal(&helpers->work);
+		user->runnable_first = lane;
+	user->runnable_last = lane;
+	if (user->state == USER_IDLE) {
+		user->state = USER_READY;
+		list_add(&helpers->ready, user);
+	}
 }
 
-/* The lanes take turns, a job each. */
-static struct helper_job *job_take(struct helpers *helpers, struct lane **ret_lane)
+/* Half of the threads that other users leave, rounded up: the last one is for whoever has none. */
+static bool user_may_run(const struct helpers *helpers, const struct helper_user *user)
 {
-	struct lane *lane = helpers->runnable_first;
+	uint32_t left = helpers->thread_max - (helpers->running - user->running);
 
-	if (!lane)
-		return NULL;
-	helpers->runnable_first = lane->next_runnable;
-	if (!helpers->runnable_first)
-		helpers->runnable_last = NULL;
-	lane->runnable = false;
+	return user->running < left / 2 + left % 2;
+}
 
+/* A job has ended, and with it the shares have grown. */
+static void users_look_again(struct helpers *helpers)
+{
+	for (struct helper_user *user = list_take(&helpers->at_quota); user;
+	     user = list_take(&helpers->at_quota)) {
+		user->state = USER_READY;
+		list_add(&helpers->ready, user);
+	}
+}
+
+static struct helper_job *lane_take(struct lane *lane)
+{
 	struct helper_job *job = lane->first;
 
 	lane->first = job->next;
 	if (!lane->first)
 		lane->last = NULL;
 	lane->running++;
+	return job;
+}
+
+/* A job each: the lanes of a user take turns, and so do the users. */
+static struct helper_job *user_take(struct helpers *helpers, struct helper_user *user,
+				    struct lane **ret_lane)
+{
+	struct lane *lane = user->runnable_first;
+
+	user->runnable_first = lane->next_runnable;
+	if (!user->runnable_first)
+		user->runnable_last = NULL;
+	lane->runnable = false;
+
+	struct helper_job *job = lane_take(lane);
+
+	user->running++;
+	helpers->running++;
 	lane_make_runnable(helpers, lane);
 	*ret_lane = lane;
 	return job;
+}
+
+static struct helper_job *job_take(struct helpers *helpers, struct lane **ret_lane)
+{
+	if (helpers->daemon_lane.first) {
+		*ret_lane = &helpers->daemon_lane;
+		return lane_take(&helpers->daemon_lane);
+	}
+	for (struct helper_user *user = list_take(&helpers->ready); user;
+	     user = list_take(&helpers->ready)) {
+		if (!user_may_run(helpers, user)) {
+			user->state = USER_AT_QUOTA;
+			list_add(&helpers->at_quota, user);
+			continue;
+		}
+
+		struct helper_job *job = user_take(helpers, user, ret_lane);
+
+		user->state = user->runnable_first ? USER_READY : USER_IDLE;
+		if (user->state == USER_READY)
+			list_add(&helpers->ready, user);
+		return job;
+	}
+	return NULL;
+}
+
+/* The job has run: its thread, its client and its user have one less. */
+static void job_end(struct helpers *helpers, struct lane *lane)
+{
+	lane->running--;
+	if (lane->user) {
+		lane->user->running--;
+		helpers->running--;
+	}
+	users_look_again(helpers);
+	lane_make_runnable(helpers, lane);
+	lane_put(helpers, lane);
+	if (helpers->ready.first)
+		pthread_cond_signal(&helpers->work);
 }
 
 static void job_finish(struct helper_job *job)
@@ -210,9 +360,7 @@ static void *helper_main(void *argument)
 			break;
 		}
 		job_finish(job);
-		lane->running--;
-		lane_make_runnable(helpers, lane);
-		lane_put(helpers, lane);
+		job_end(helpers, lane);
 	}
 	self->left = true;
 	pthread_cond_signal(&helpers->left);
@@ -256,7 +404,7 @@ void helpers_submit(struct helpers *helpers, struct helper_job *job)
 {
 	pthread_mutex_lock(&helpers->mutex);
 
-	struct lane *lane = lane_get(helpers, job->client_id);
+	struct lane *lane = lane_get(helpers, job->client_id, job->user_id);
 
 	job->next = NULL;
 	if (lane->last)
@@ -335,30 +483,12 @@ void helpers_free(struct helpers *helpers, uint32_t timeout_ms)
 			free(lane); /* a thread left behind looks at it no more */
 			lane = next;
 		}
+		for (struct helper_user *user = helpers->user_buckets[i]; user;) {
+			struct helper_user *next = user->next_in_bucket;
+
+			free(user);
+			user = next;
+		}
 	}
 	unlock_and_put(helpers);
-}
-
-struct close_job {
-	struct helper_job job; /* first */
-	int fd;
-};
-
-static void close_run(struct helper_job *job)
-{
-	close(((struct close_job *)job)->fd);
-}
-
-void helpers_close(struct helpers *helpers, uint64_t client_id, int fd)
-{
-	struct close_job *job = calloc(1, sizeof(*job));
-
-	if (!job) {
-		close(fd); /* may block, but the fd must not leak */
-		return;
-	}
-	job->job.run = close_run;
-	job->job.client_id = client_id;
-	job->fd = fd;
-	helpers_submit(helpers, &job->job);
 }

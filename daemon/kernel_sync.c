@@ -10,10 +10,14 @@ static void run_job(struct helper_job *job)
 }
 
 void kernel_sync_prepare(struct kernel_sync *sync, const struct cache_batch *batch,
-			 uint64_t client_id, struct mailbox *done, int done_fd)
+			 uint64_t client_id, uint64_t user_id, struct mailbox *done, int done_fd)
 {
 	*sync = (struct kernel_sync){
-		.job = {.run = run_job, .client_id = client_id, .done = done, .done_fd = done_fd},
+		.job = {.run = run_job,
+			.client_id = client_id,
+			.user_id = user_id,
+			.done = done,
+			.done_fd = done_fd},
 		.batch = batch,
 	};
 }

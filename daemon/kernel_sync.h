@@ -23,6 +23,6 @@ struct kernel_sync {
  * has come back; its runs are overwritten (kernel_sync_runs()).
  */
 void kernel_sync_prepare(struct kernel_sync *sync, const struct cache_batch *batch,
-			 uint64_t client_id, struct mailbox *done, int done_fd);
+			 uint64_t client_id, uint64_t user_id, struct mailbox *done, int done_fd);
 
 #endif

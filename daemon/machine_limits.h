@@ -27,4 +27,16 @@ void limits_read(struct limits_machine *ret);
 void limits_fit(struct config *config, const struct limits_machine *machine, char *text,
 		size_t text_size);
 
+/*
+ * What is left for all clients: files of the process and mappings, but for the daemon's own, and
+ * for the fds of one received packet, which are open for a moment whatever it was.
+ */
+uint64_t limits_client_files(const struct config *config, const struct limits_machine *machine);
+uint64_t limits_client_maps(const struct limits_machine *machine);
+/* Unanswered requests and unread answers, of at most DMASYNC_MESSAGE_MAX bytes each. */
+uint64_t limits_messages(const struct limits_machine *machine);
+/* Streams of batch records: each costs the control thread a look at all records ten times a second.
+ */
+#define LIMITS_WATCHES 64u
+
 #endif

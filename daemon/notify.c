@@ -90,11 +90,14 @@ static int open_socket(struct notify *notify)
 
 static void format_status(const struct daemon *daemon, char *text, size_t text_size)
 {
+	const uint64_t *used = daemon->accounts.used;
+
 	snprintf(text, text_size,
-		 "STATUS=%s%" PRIu32 " clients, %" PRIu32 " buffers (%" PRIu64 " MiB), %" PRIu32
+		 "STATUS=%s%" PRIu64 " clients, %" PRIu64 " buffers (%" PRIu64 " MiB), %" PRIu64
 		 " queues; %" PRIu32 " workers, %s",
-		 daemon->stopping ? "Stopping: " : "", daemon->client_count, daemon->buffer_count,
-		 daemon->mapped_bytes >> 20, daemon->queue_count, daemon->worker_count,
+		 daemon->stopping ? "Stopping: " : "", used[ACCOUNT_CONNECTIONS],
+		 used[ACCOUNT_BUFFERS], used[ACCOUNT_BUFFER_BYTES] >> 20, used[ACCOUNT_QUEUES],
+		 daemon->worker_count,
 		 daemon->cache.line ? daemon->cache.ops.name : "no line operations");
 }
 

@@ -103,6 +103,15 @@ static int map_memory(struct queue *queue, int ring_fd, const struct dmasync_rin
 	return 0;
 }
 
+uint64_t queue_bytes(uint32_t depth, uint32_t units)
+{
+	struct dmasync_ring_layout layout;
+
+	if (!dmasync_ring_layout(depth, units, &layout))
+		return 0;
+	return layout.size + layout.units * sizeof(union cache_unit);
+}
+
 int queue_create(uint32_t depth, uint32_t units, int worker_page_fd, struct queue **ret,
 		 int ret_fds[DMASYNC_QUEUE_FDS])
 {

@@ -73,6 +73,11 @@ struct queue {
 int queue_create(uint32_t depth, uint32_t units, int worker_page_fd, struct queue **ret,
 		 int ret_fds[DMASYNC_QUEUE_FDS]);
 
+/* What it costs the daemon: mappings, files, and the bytes of ring and mirror. */
+#define QUEUE_MAPS 2u
+#define QUEUE_FILES 2u
+uint64_t queue_bytes(uint32_t depth, uint32_t units);
+
 /* Unmaps and closes; after the worker has let go. NULL is fine. May block briefly (munmap). */
 void queue_free(struct queue *queue);
 

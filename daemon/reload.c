@@ -40,13 +40,12 @@ uint32_t daemon_simulated_ps(const struct daemon *daemon)
 	return daemon->config.allow_simulated ? daemon->simulated_ps : 0;
 }
 
-void daemon_fit_config(const struct daemon *daemon, struct config *config)
+void daemon_fit_config(struct daemon *daemon, struct config *config)
 {
-	struct limits_machine machine;
 	char text[CONFIG_TEXT_SIZE];
 
-	limits_read(&machine);
-	limits_fit(config, &machine, text, sizeof(text));
+	limits_read(&daemon->machine);
+	limits_fit(config, &daemon->machine, text, sizeof(text));
 	if (*text)
 		log_info("lowered %s", text);
 	if (daemon->one_cpu)
@@ -65,6 +64,7 @@ static void take(struct daemon *daemon, const struct config *fresh)
 	else
 		log_message(r ? LOG_WARNING : LOG_NOTICE, "configuration read again: %s", text);
 	log_set_level(daemon->config.log_level);
+	accounts_set_limits(&daemon->accounts, &daemon->config, &daemon->machine);
 	tune_workers(daemon);
 }
 

@@ -8,7 +8,7 @@
 struct daemon;
 
 /* What follows from the machine, whatever the configuration says. */
-void daemon_fit_config(const struct daemon *daemon, struct config *config);
+void daemon_fit_config(struct daemon *daemon, struct config *config);
 
 /* SIGHUP. The log says what changed. */
 void daemon_reload(struct daemon *daemon);

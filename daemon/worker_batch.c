@@ -262,8 +262,8 @@ static void park(struct worker *worker, struct batch *batch)
 	batch->phase = BATCH_PARKED;
 	scheduler_remove(&worker->scheduler, batch->flow);
 	batch->flags |= DMASYNC_COMPLETION_KERNEL;
-	kernel_sync_prepare(&batch->kernel, &batch->cache, batch->owner->client_id, &worker->jobs,
-			    worker->wake_fd);
+	kernel_sync_prepare(&batch->kernel, &batch->cache, batch->owner->client_id,
+			    batch->owner->user_id, &worker->jobs, worker->wake_fd);
 	helpers_submit(worker->params.helpers, &batch->kernel.job);
 }
 

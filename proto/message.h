@@ -193,6 +193,18 @@ struct dmasync_stats_reply {
 	/* The most that any batch waited for, as in dmasync_batch_record. */
 	uint64_t class_waited_lines[DMASYNC_CLASSES];	/* 240 */
 	uint64_t class_waited_entries[DMASYNC_CLASSES]; /* 264 */
+	uint32_t users;					/* 288: now: uids with a connection */
+	uint32_t files;					/* 292: now: open for clients */
+	uint32_t maps;	      /* 296: now: mappings of buffers and queues */
+	uint32_t places;      /* 300: now: for batches in flight: depths of queues, and SYNCs */
+	uint32_t requests;    /* 304: now: unanswered */
+	uint32_t answers;     /* 308: now: kept for clients that do not read */
+	uint32_t watches;     /* 312: now */
+	uint32_t reserved;    /* 316 */
+	uint64_t queue_bytes; /* 320: now: rings, and the daemon's copies of their units */
+	uint64_t messages;    /* 328: received since start */
+	uint64_t over_limit;  /* 336: refused for a limit or a share since start */
+	uint64_t sum_errors;  /* 344: sums that were wrong: always 0 */
 };
 
 /* Log-linear histogram: daemon/histogram.h has the arithmetic and PROTOCOL.md the formula. */
@@ -239,6 +251,13 @@ struct dmasync_client_record {
 	char name[DMASYNC_NAME_SIZE]; /* 64 */
 	uint32_t realtime_queues;     /* 96: of its queues */
 	uint32_t bulk_queues;	      /* 100: the others are normal */
+	uint64_t queue_bytes;	      /* 104: rings, and the daemon's copies of their units */
+	uint32_t files;		      /* 112: open for it */
+	uint32_t maps;		      /* 116: mappings of its buffers and queues */
+	uint32_t places;	      /* 120: for its batches in flight */
+	uint32_t requests;	      /* 124: unanswered */
+	uint32_t answers;	      /* 128: kept because it does not read */
+	uint32_t watches;	      /* 132 */
 };
 
 #define DMASYNC_CLIENTS_PAGE 256u
@@ -248,6 +267,40 @@ struct dmasync_clients_reply {
 	uint32_t count;	   /* 16: records that follow, at most DMASYNC_CLIENTS_PAGE */
 	uint32_t reserved; /* 20 */
 			   /* 24: struct dmasync_client_record records[count], by id */
+};
+
+/* ---- USERS: what each user's connections have together, paged ---- */
+
+struct dmasync_users {
+	struct dmasync_message header;
+	uint32_t from;	   /* 16: records with this uid or a larger one; 0 from the start */
+	uint32_t reserved; /* 20: 0 */
+};
+
+/* As in a client's record, summed up. */
+struct dmasync_user_record {
+	uint32_t uid;	       /*  0 */
+	uint32_t connections;  /*  4: those that were dropped and hold fds that hang included */
+	uint32_t buffers;      /*  8 */
+	uint32_t queues;       /* 12 */
+	uint64_t mapped_bytes; /* 16 */
+	uint64_t queue_bytes;  /* 24 */
+	uint32_t files;	       /* 32 */
+	uint32_t maps;	       /* 36 */
+	uint32_t places;       /* 40 */
+	uint32_t requests;     /* 44 */
+	uint32_t answers;      /* 48 */
+	uint32_t watches;      /* 52 */
+	uint64_t over_limit;   /* 56: refused for a limit or a share since its first connection */
+};
+
+#define DMASYNC_USERS_PAGE 512u
+
+struct dmasync_users_reply {
+	struct dmasync_message header;
+	uint32_t count;	   /* 16: records that follow, at most DMASYNC_USERS_PAGE */
+	uint32_t reserved; /* 20 */
+			   /* 24: struct dmasync_user_record records[count], by uid */
 };
 
 /* ---- BATCHES and WATCH: batch records; others' are not for everybody (PROTOCOL.md) ---- */
@@ -349,12 +402,15 @@ static_assert(sizeof(struct dmasync_queue_create_reply) == 40, "message layout")
 static_assert(sizeof(struct dmasync_queue_remove) == 24, "message layout");
 static_assert(sizeof(struct dmasync_sync_request) == 32, "message layout");
 static_assert(sizeof(struct dmasync_sync_reply) == 144, "message layout");
-static_assert(sizeof(struct dmasync_stats_reply) == 288, "message layout");
+static_assert(sizeof(struct dmasync_stats_reply) == 352, "message layout");
 static_assert(sizeof(struct dmasync_histogram) == 24, "message layout");
 static_assert(sizeof(struct dmasync_histogram_reply) == 48 + 8 * 592, "message layout");
 static_assert(sizeof(struct dmasync_clients) == 24, "message layout");
-static_assert(sizeof(struct dmasync_client_record) == 104, "message layout");
+static_assert(sizeof(struct dmasync_client_record) == 136, "message layout");
 static_assert(sizeof(struct dmasync_clients_reply) == 24, "message layout");
+static_assert(sizeof(struct dmasync_users) == 24, "message layout");
+static_assert(sizeof(struct dmasync_user_record) == 64, "message layout");
+static_assert(sizeof(struct dmasync_users_reply) == 24, "message layout");
 static_assert(sizeof(struct dmasync_batches) == 24, "message layout");
 static_assert(sizeof(struct dmasync_batch_record) == 136, "message layout");
 static_assert(sizeof(struct dmasync_batches_reply) == 24, "message layout");

@@ -28,7 +28,8 @@
 	X(CLIENTS,       9,  clients,       struct dmasync_clients,       0,  struct dmasync_clients_reply,      0, 0, 0, READY) \
 	X(BATCHES,       10, batches,       struct dmasync_batches,       0,  struct dmasync_batches_reply,      0, 0, 0, READY) \
 	X(WATCH,         11, watch,         struct dmasync_watch,         0,  struct dmasync_done_reply,         0, 0, 0, READY) \
-	X(PROBE,         12, probe,         struct dmasync_message,       0,  struct dmasync_probe_reply,        0, 1, 0, READY)
+	X(PROBE,         12, probe,         struct dmasync_message,       0,  struct dmasync_probe_reply,        0, 1, 0, READY) \
+	X(USERS,         13, users,         struct dmasync_users,         0,  struct dmasync_users_reply,        0, 0, 0, READY)
 /* clang-format on */
 
 enum dmasync_opcode {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* dmasyncctl clients: who is connected, with what and how much. Main thread. */
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/ctl/connect.h"
 #include "client/ctl/format.h"
@@ -14,16 +12,6 @@
 #define PAGE_SIZE_MAX                                                                              \
 	(sizeof(struct dmasync_clients_reply) +                                                    \
 	 DMASYNC_CLIENTS_PAGE * sizeof(struct dmasync_client_record))
-
-static const char *user_name(char text[FORMAT_SIZE], uint32_t uid)
-{
-	const struct passwd *user = getpwuid(uid);
-
-	snprintf(text, FORMAT_SIZE, "%u", uid);
-	if (user)
-		format_text(text, FORMAT_SIZE, user->pw_name, FORMAT_SIZE);
-	return text;
-}
 
 static void add_json(json *array, const struct dmasync_client_record *record)
 {
@@ -38,6 +26,13 @@ static void add_json(json *array, const struct dmasync_client_record *record)
 	json_add_uint(client, "queues", record->queues);
 	json_add_uint(client, "realtime_queues", record->realtime_queues);
 	json_add_uint(client, "bulk_queues", record->bulk_queues);
+	json_add_uint(client, "queue_bytes", record->queue_bytes);
+	json_add_uint(client, "files", record->files);
+	json_add_uint(client, "maps", record->maps);
+	json_add_uint(client, "places", record->places);
+	json_add_uint(client, "requests", record->requests);
+	json_add_uint(client, "answers", record->answers);
+	json_add_uint(client, "watches", record->watches);
 	json_add_uint(client, "batches", record->batches);
 	json_add_uint(client, "failed", record->failed);
 	json_add_uint(client, "lines", record->lines);
@@ -51,7 +46,7 @@ static void add_row(struct table *table, const struct dmasync_client_record *rec
 
 	table_cell(table, "%" PRIu64, record->id);
 	table_cell(table, "%u", record->pid);
-	table_cell(table, "%s", user_name(text, record->uid));
+	table_cell(table, "%s", format_user(text, record->uid));
 	table_cell(table, "%s", format_text(name, sizeof name, record->name, sizeof record->name));
 	table_cell(table, "%u", record->buffers);
 	table_cell(table, "%s", format_bytes(text, record->mapped_bytes));

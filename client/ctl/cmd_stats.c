@@ -43,7 +43,10 @@ static const struct total totals[] = {
 	{"worker_sleeps", "times a worker went to sleep",       offsetof(struct dmasync_stats_reply, worker_sleeps)},
 	{"slice_overruns", "slices that took far too long",    offsetof(struct dmasync_stats_reply, slice_overruns)},
 	{"connections",   "accepted",                           offsetof(struct dmasync_stats_reply, connections)},
+	{"messages",      "received from clients",              offsetof(struct dmasync_stats_reply, messages)},
 	{"refused",       "requests answered with an error",    offsetof(struct dmasync_stats_reply, refused)},
+	{"over_limit",    "of these, for a limit or a share",   offsetof(struct dmasync_stats_reply, over_limit)},
+	{"sum_errors",    "sums of accounts that were wrong",   offsetof(struct dmasync_stats_reply, sum_errors)},
 };
 /* clang-format on */
 
@@ -100,6 +103,14 @@ static void print_json(const struct dmasync_stats_reply *stats,
 	json_add_uint(document, "queues", stats->queues);
 	json_add_uint(document, "workers", stats->workers);
 	json_add_uint(document, "mapped_bytes", stats->mapped_bytes);
+	json_add_uint(document, "users", stats->users);
+	json_add_uint(document, "queue_bytes", stats->queue_bytes);
+	json_add_uint(document, "files", stats->files);
+	json_add_uint(document, "maps", stats->maps);
+	json_add_uint(document, "places", stats->places);
+	json_add_uint(document, "requests", stats->requests);
+	json_add_uint(document, "answers", stats->answers);
+	json_add_uint(document, "watches", stats->watches);
 	for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
 		json_add_uint(document, totals[i].key, total_value(stats, &totals[i]));
 	add_classes(document, stats);
@@ -114,15 +125,21 @@ static int print_tables(const struct dmasync_stats_reply *stats,
 {
 	struct table *_table_ counts = table_new("lrl");
 	struct table *_table_ latency = table_new("lrrrrrrr");
-	char age[FORMAT_SIZE], mapped[FORMAT_SIZE], version[DMASYNC_NAME_SIZE];
+	char age[FORMAT_SIZE], mapped[FORMAT_SIZE], rings[FORMAT_SIZE];
+	char version[DMASYNC_NAME_SIZE];
 
 	printf("dmasyncd %s, up %s: %u client%s, %u queue%s, %u buffer%s (%s mapped), "
-	       "%u worker%s\n\n",
+	       "%u worker%s\n"
+	       "held for %u user%s: %u files, %u mappings, %s of rings, %u places for batches, "
+	       "%u unanswered requests, %u unread answers, %u watches\n\n",
 	       format_text(version, sizeof version, daemon, DMASYNC_NAME_SIZE),
 	       format_age(age, stats->uptime_ns), stats->clients, stats->clients == 1 ? "" : "s",
 	       stats->queues, stats->queues == 1 ? "" : "s", stats->buffers,
 	       stats->buffers == 1 ? "" : "s", format_bytes(mapped, stats->mapped_bytes),
-	       stats->workers, stats->workers == 1 ? "" : "s");
+	       stats->workers, stats->workers == 1 ? "" : "s", stats->users,
+	       stats->users == 1 ? "" : "s", stats->files, stats->maps,
+	       format_bytes(rings, stats->queue_bytes), stats->places, stats->requests,
+	       stats->answers, stats->watches);
 
 	for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
 		table_cell(counts, "%s", totals[i].key);

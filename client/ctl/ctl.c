@@ -42,6 +42,7 @@ int ctl_usage(const char *format, ...)
 static const struct ctl_command commands[] = {
 	{"stats", "totals of the daemon, and how long the phases of its batches take", cmd_stats},
 	{"clients", "who is connected, with what and how much", cmd_clients},
+	{"users", "what each user's connections have together", cmd_users},
 	{"batches", "the last batches, or all as they complete (--follow)", cmd_batches},
 	{"probe", "what this machine can do, and how an fd would be synced", cmd_probe},
 	{"sync", "one batch on an fd, a file or a scratch buffer", cmd_sync},

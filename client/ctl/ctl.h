@@ -39,6 +39,7 @@ int ctl_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 int cmd_stats(struct ctl *ctl, int argc, char **argv);
+int cmd_users(struct ctl *ctl, int argc, char **argv);
 int cmd_clients(struct ctl *ctl, int argc, char **argv);
 int cmd_batches(struct ctl *ctl, int argc, char **argv);
 int cmd_probe(struct ctl *ctl, int argc, char **argv);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -85,6 +86,16 @@ const char *format_text(char *text, size_t text_size, const char *field, size_t 
 	for (size_t i = 0; i < length; i++)
 		text[i] = field[i] >= ' ' && field[i] <= '~' ? field[i] : '?';
 	text[length] = '\0';
+	return text;
+}
+
+const char *format_user(char text[FORMAT_SIZE], uint32_t uid)
+{
+	const struct passwd *user = getpwuid(uid);
+
+	snprintf(text, FORMAT_SIZE, "%u", uid);
+	if (user)
+		format_text(text, FORMAT_SIZE, user->pw_name, FORMAT_SIZE);
 	return text;
 }
 

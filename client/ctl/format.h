@@ -17,6 +17,8 @@ const char *format_bytes(char text[FORMAT_SIZE], uint64_t bytes);    /* "64 B", 
 const char *format_ns(char text[FORMAT_SIZE], uint64_t ns);	     /* "812 ns", "5.27 us" */
 const char *format_ps(char text[FORMAT_SIZE], uint64_t picoseconds); /* "0.85 ns" */
 const char *format_age(char text[FORMAT_SIZE], uint64_t ns);	     /* "3 h 02 min" */
+/* The user's name, or the number where it has none. Main thread (getpwuid). */
+const char *format_user(char text[FORMAT_SIZE], uint32_t uid);
 
 /*
  * At most `size` bytes of a fixed-size, zero-padded field of a peer, without what could steer a

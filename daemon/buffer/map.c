@@ -53,6 +53,21 @@ uint64_t buffer_mapped_size(enum dmasync_backend backend, uint64_t size, uint64_
 	return 0;
 }
 
+uint32_t buffer_map_count(enum dmasync_backend backend)
+{
+	switch (backend) {
+	case DMASYNC_BACKEND_DIRECT:
+	case DMASYNC_BACKEND_KERNEL: /* for a moment */
+		return 1;
+	case DMASYNC_BACKEND_SIMULATED:
+		return CACHE_SIMULATED_REGIONS * 2; /* and what is reserved behind each */
+	case DMASYNC_BACKEND_NONE:
+	case DMASYNC_BACKEND_AUTO:
+		break;
+	}
+	return 0;
+}
+
 struct range {
 	const struct cache_ops *ops;
 	bool second_pass; /* struct cache */

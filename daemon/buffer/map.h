@@ -60,8 +60,9 @@ struct buffer_mapping {
 uint64_t buffer_choose_size(const struct buffer_facts *facts, enum dmasync_backend backend,
 			    uint64_t asked, int *error, char text[DMASYNC_TEXT_SIZE]);
 
-/* Bytes that buffer_map() will map: what is charged before. */
+/* Bytes that buffer_map() will map, and in how many mappings: what is charged before. */
 uint64_t buffer_mapped_size(enum dmasync_backend backend, uint64_t size, uint64_t page);
+uint32_t buffer_map_count(enum dmasync_backend backend);
 
 /* Maps, populates, locks and cleans as the backend needs it. The fd stays the caller's. */
 void buffer_map(struct buffer_mapping *mapping);

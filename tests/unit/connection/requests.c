@@ -2,8 +2,11 @@
 /* Requests by raw bytes: see requests.h. */
 #include "tests/unit/connection/requests.h"
 
+#include <arpa/inet.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 int requests_connect(const struct harness_daemon *daemon)
@@ -139,6 +142,30 @@ void requests_closed_with(int socket, int error)
 	check_int(reply.error.error, error);
 	check(reply.error.text[0] != 0);
 	check_int(harness_receive(socket, &reply, sizeof reply, NULL, NULL, 5000), 0);
+}
+
+int requests_lingering_socket(int *ret_peer)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct linger linger = {.l_onoff = 1, .l_linger = 5};
+	socklen_t size = sizeof address;
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char bytes[65536];
+
+	check(listener >= 0 && fd >= 0);
+	check_int(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+	check_int(listen(listener, 1), 0);
+	check_int(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+	check_int(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+	*ret_peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	check(*ret_peer >= 0);
+	close(listener);
+	check_int(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+	while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+		;
+	return fd;
 }
 
 struct requests_holdings requests_holdings(const struct harness_daemon *daemon)

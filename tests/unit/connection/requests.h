@@ -20,6 +20,7 @@ union reply {
 	struct dmasync_stats_reply stats;
 	struct dmasync_histogram_reply histogram;
 	struct dmasync_clients_reply clients;
+	struct dmasync_users_reply users;
 	struct dmasync_batches_reply batches;
 	struct dmasync_probe_reply probe;
 	unsigned char bytes[DMASYNC_MESSAGE_MAX];
@@ -58,6 +59,9 @@ struct dmasync_unit requests_unit(uint32_t buffer, uint64_t offset, uint32_t len
 
 /* The peer's error, then the end of the connection. */
 void requests_closed_with(int socket, int error);
+
+/* A TCP socket whose close waits until its peer is closed, 5 s at most. */
+int requests_lingering_socket(int *ret_peer);
 
 /* What the daemon holds, and the wait until it holds just that again. */
 struct requests_holdings {

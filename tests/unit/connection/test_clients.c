@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that come, look around, misbehave and die: the daemon ends up holding what it held. */
-#include <arpa/inet.h>
 #include <dmasync/dmasync.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -394,31 +392,6 @@ static void too_many_requests(void)
 	harness_daemon_stop(&daemon);
 }
 
-/* A TCP socket whose close waits for a peer that does not read. */
-static int lingering_socket(int *ret_peer)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct linger linger = {.l_onoff = 1, .l_linger = 5};
-	socklen_t size = sizeof address;
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	static char bytes[65536];
-
-	check(listener >= 0 && fd >= 0);
-	check_int(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
-	check_int(listen(listener, 1), 0);
-	check_int(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-	check_int(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-	*ret_peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	check(*ret_peer >= 0);
-	close(listener);
-	check_int(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
-	while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
-		;
-	return fd;
-}
-
 /* The close of what it sent hangs; the loop answers meanwhile, and so do its own requests. */
 static void fd_whose_close_blocks(void)
 {
@@ -437,7 +410,7 @@ static void fd_whose_close_blocks(void)
 	 */
 	check_int(kill(daemon.pid, SIGSTOP), 0);
 	for (int i = 0; i < 3; i++) {
-		int fd = lingering_socket(&peers[i]);
+		int fd = requests_lingering_socket(&peers[i]);
 
 		check_int(harness_send(socket, &add, sizeof add, (const int[]){fd, fd}, 2), 0);
 		close(fd);

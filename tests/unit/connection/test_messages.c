@@ -121,7 +121,7 @@ static void wrong_state(void)
 
 static void unknown_opcodes(void)
 {
-	static const uint16_t opcodes[] = {0, 13, 14, 255, 256, 0x7fff, 0xffff};
+	static const uint16_t opcodes[] = {0, DMASYNC_OP_USERS + 1, 100, 255, 256, 0x7fff, 0xffff};
 	struct harness_daemon daemon;
 
 	harness_daemon_start(&daemon, "", NULL);

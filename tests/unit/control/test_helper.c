@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -68,6 +67,7 @@ static struct job *job_new(uint64_t client, struct mailbox *done, int done_fd, i
 	assert_non_null(job);
 	job->job.run = run;
 	job->job.client_id = client;
+	job->job.user_id = client; /* a user each */
 	job->job.done = done;
 	job->job.done_fd = done_fd;
 	job->wait_fd = wait_fd;
@@ -157,6 +157,7 @@ static void test_waiting_jobs_run_before_the_end(void **state)
 	for (int i = 0; i < 50; i++)
 		helpers_submit(helpers, &job_new(9, &done, -1, -1, &running, &most)->job);
 	helpers_free(helpers, 10000);
+	helpers_free(NULL, 0);
 	for (struct mailbox_node *node = mailbox_take(&done); node; count++) {
 		struct mailbox_node *next = node->next;
 
@@ -166,22 +167,51 @@ static void test_waiting_jobs_run_before_the_end(void **state)
 	assert_int_equal(count, 50);
 }
 
-static void test_close(void **state)
+/* Of a user with many clients, each with a job that hangs: half of the threads, and no more. */
+static void test_share(void **state)
 {
+	struct mailbox hung = {.newest = NULL}, done = {.newest = NULL};
 	struct helpers *helpers;
-	struct pollfd other;
-	int fds[2];
+	atomic_uint running = 0, most = 0, other_running = 0, other_most = 0;
+	int hung_fd = eventfd(0, EFD_CLOEXEC), fd = eventfd(0, EFD_CLOEXEC);
+	int wait_fds[2];
 
 	(void)state;
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	assert_int_equal(helpers_create(2, 1, &helpers), 0);
-	helpers_close(helpers, 3, fds[0]);
+	assert_int_equal(pipe(wait_fds), 0);
+	assert_int_equal(helpers_create(8, 2, &helpers), 0);
+	for (uint64_t client = 1; client <= 20; client++) {
+		struct job *job = job_new(client, &hung, hung_fd, wait_fds[0], &running, &most);
+
+		job->job.user_id = helper_user_id(1000);
+		helpers_submit(helpers, &job->job);
+	}
+	/* A second user with as many gets half of the rest. */
+	for (uint64_t client = 21; client <= 40; client++) {
+		struct job *job = job_new(client, &hung, hung_fd, wait_fds[0], &running, &most);
+
+		job->job.user_id = helper_user_id(1001);
+		helpers_submit(helpers, &job->job);
+	}
+	while (atomic_load(&running) < 6)
+		poll(NULL, 0, 1);
+	for (uint64_t i = 0; i < 100; i++) {
+		struct job *job = job_new(50 + i % 5, &done, fd, -1, &other_running, &other_most);
+
+		job->job.user_id = helper_user_id((uid_t)(2000 + i % 3));
+		helpers_submit(helpers, &job->job);
+	}
+	collect(&done, fd, 100);
+	assert_int_equal(atomic_load(&running), 6);
+	assert_int_equal(atomic_load(&most), 6);
+	assert_true(atomic_load(&other_most) <= 2);
+	close(wait_fds[1]);
+	collect(&hung, hung_fd, 40);
+	/* As one goes, the other may have more: never beyond all threads. */
+	assert_true(atomic_load(&most) <= 8);
 	helpers_free(helpers, 10000);
-	other = (struct pollfd){.fd = fds[1], .events = POLLIN};
-	assert_int_equal(poll(&other, 1, 0), 1);
-	assert_true(other.revents & POLLHUP);
-	close(fds[1]);
-	helpers_free(NULL, 0);
+	close(wait_fds[0]);
+	close(fd);
+	close(hung_fd);
 }
 
 int main(void)
@@ -191,7 +221,7 @@ int main(void)
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_stuck_job_is_left),
 		cmocka_unit_test(test_waiting_jobs_run_before_the_end),
-		cmocka_unit_test(test_close),
+		cmocka_unit_test(test_share),
 	};
 
 	return cmocka_run_group_tests_name("helper", tests, NULL, NULL);

@@ -56,18 +56,25 @@ static void test_few_files(void **state)
 		assert_true(config.max_connections >= 16);
 		assert_true(config.max_queues >= 1);
 		assert_true(config.max_buffers >= 1);
-		/* socket, pidfd; two pipes each queue; one file each buffer */
-		assert_true((uint64_t)config.max_connections *
-				    (2 + 2 * config.max_queues + config.max_buffers) <=
-			    files - 253);
+		/* One connection with all it may have fits into a user's share, half: socket,
+		 * pidfd, an answer's four; two pipes each queue; one file each buffer. */
+		uint64_t left = limits_client_files(&config, &machine);
+
+		assert_true(left <= files - 253);
+		assert_true(2 + 4 + 2 * config.max_queues + config.max_buffers <= left / 2);
+		/* Each connection could have one queue and eight buffers. */
+		assert_true(config.max_connections == 16 ||
+			    (uint64_t)config.max_connections * (2 + 4 + 2 + 8) <= left);
 		config_clear(&config);
 	}
 	struct limits_machine machine = large;
 
-	machine.files = 4096;
+	/* What is left of these is 16 for each: 32 of the daemon, 4 of its worker, 8 of its
+	 * helpers, 253 of one packet. */
+	machine.files = 32 + 4 + 8 + 253 + 200 * 16;
 	fit(&config, machine, text);
-	assert_non_null(strstr(text, "max_connections from 128 to 16"));
-	assert_non_null(strstr(text, "4096 files"));
+	assert_non_null(strstr(text, "max_connections from 4096 to 200"));
+	assert_non_null(strstr(text, "3497 files"));
 	config_clear(&config);
 	/* Not even enough for one: the least there is. */
 	machine.files = 10;
@@ -84,10 +91,21 @@ static void test_few_maps(void **state)
 	struct limits_machine machine = large;
 
 	(void)state;
-	machine.maps = 8192;
+	/* A queue has two, a buffer one: a connection with one and eight, ten. */
+	machine.maps = 1024 + 200 * 10;
 	fit(&config, machine, text);
-	assert_true(config.max_connections * (2 * config.max_queues + config.max_buffers) <= 8192);
-	assert_non_null(strstr(text, "8192 mappings"));
+	assert_non_null(strstr(text, "max_connections from 4096 to 200"));
+	assert_non_null(strstr(text, "3024 mappings"));
+	assert_int_equal(config.max_queues, 16);
+	assert_int_equal(config.max_buffers, 256);
+	config_clear(&config);
+	/* A simulated buffer has three, and three of what is reserved behind them. */
+	assert_int_equal(config_defaults(&config), 0);
+	config.allow_simulated = true;
+	limits_fit(&config, &machine, text, sizeof text);
+	assert_non_null(strstr(text, "max_connections from 4096 to 40"));
+	assert_int_equal(config.max_queues, 16);
+	assert_int_equal(config.max_buffers, (1000 - 32) / 6);
 	config_clear(&config);
 }
 

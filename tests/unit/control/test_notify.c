@@ -102,7 +102,7 @@ static void test_states(void **state)
 	unsigned long long usec;
 
 	create(fixture);
-	fixture->daemon.client_count = 2;
+	fixture->daemon.accounts.used[ACCOUNT_CONNECTIONS] = 2;
 	notify_ready(fixture->notify);
 	assert_string_equal(received(fixture),
 			    "READY=1\nSTATUS=2 clients, 0 buffers (0 MiB), 0 queues; 0 workers, no "
@@ -123,7 +123,7 @@ static void test_status(void **state)
 	notify_changed(fixture->notify);
 	assert_memory_equal(received(fixture), "STATUS=0 clients", 16);
 	for (uint32_t i = 1; i <= 100; i++) {
-		fixture->daemon.client_count = i;
+		fixture->daemon.accounts.used[ACCOUNT_CONNECTIONS] = i;
 		notify_changed(fixture->notify);
 	}
 	assert_string_equal(received(fixture), ""); /* later, all in one */
@@ -142,7 +142,7 @@ static void test_full_queue(void **state)
 
 	create(fixture);
 	for (uint32_t i = 0; i < 2000; i++) {
-		fixture->daemon.client_count = i;
+		fixture->daemon.accounts.used[ACCOUNT_CONNECTIONS] = i;
 		notify_free(fixture->notify);
 		create(fixture);
 		notify_changed(fixture->notify);

@@ -21,7 +21,7 @@ expect()
 	fi
 }
 
-expect "stats clients batches probe sync selftest bench" ""
+expect "stats clients users batches probe sync selftest bench" ""
 expect "batches bench" b
 expect "stats" --json --socket /nowhere st
 expect "sg latency iomem" bench ""

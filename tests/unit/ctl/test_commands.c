@@ -143,7 +143,7 @@ static void wrong_command_lines_are_told_what_is_allowed(void)
 		const char *sentence;
 	} lines[] = {
 		{{NULL},
-		 "no command; allowed are stats, clients, batches, probe, sync, selftest, "
+		 "no command; allowed are stats, clients, users, batches, probe, sync, selftest, "
 		 "bench"},
 		{{"frob"}, "unknown command \"frob\"; allowed are stats, clients"},
 		{{"--frob"}, "unknown option \"--frob\""},
@@ -223,7 +223,7 @@ static void help_is_there_for_every_command(void)
 static void without_a_daemon_only_probe_works(void)
 {
 	static const char *const commands[][4] = {
-		{"stats"}, {"clients"},	    {"batches"},	  {"batches", "--follow"},
+		{"stats"}, {"clients"}, {"users"},	    {"batches"},	  {"batches", "--follow"},
 		{"sync"},  {"bench", "sg"}, {"bench", "latency"},
 	};
 	struct harness_output output;

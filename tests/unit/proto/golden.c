@@ -242,6 +242,9 @@ static void test_table(void **state)
 	assert_true(sizeof(struct dmasync_clients_reply) +
 			    DMASYNC_CLIENTS_PAGE * sizeof(struct dmasync_client_record) <=
 		    DMASYNC_MESSAGE_MAX);
+	assert_true(sizeof(struct dmasync_users_reply) +
+			    DMASYNC_USERS_PAGE * sizeof(struct dmasync_user_record) <=
+		    DMASYNC_MESSAGE_MAX);
 	assert_true(sizeof(struct dmasync_batches_reply) +
 			    DMASYNC_BATCHES_PAGE * sizeof(struct dmasync_batch_record) <=
 		    DMASYNC_MESSAGE_MAX);

@@ -64,6 +64,10 @@ static const struct dmasync_clients clients = {
 	REQUEST(dmasync_clients, CLIENTS),
 	.after = UINT64_C(0x0102030405060708),
 };
+static const struct dmasync_users users = {
+	REQUEST(dmasync_users, USERS),
+	.from = 1000,
+};
 static const struct dmasync_batches batches = {
 	REQUEST(dmasync_batches, BATCHES),
 	.count = 20,
@@ -162,6 +166,17 @@ static const struct dmasync_stats_reply stats_reply = {
 	.class_slices = {27, 28, 29},
 	.class_waited_lines = {30, 31, 32},
 	.class_waited_entries = {33, 34, 35},
+	.users = 36,
+	.files = 37,
+	.maps = 38,
+	.places = 39,
+	.requests = 40,
+	.answers = 41,
+	.watches = 42,
+	.queue_bytes = 43,
+	.messages = 44,
+	.over_limit = 45,
+	.sum_errors = 46,
 };
 static const struct dmasync_histogram_reply histogram_reply = {
 	REPLY(sizeof histogram_reply, HISTOGRAM),  .phase = DMASYNC_PHASE_BARRIER,
@@ -186,8 +201,36 @@ static const struct {
 		     .connected_ns = UINT64_C(5000000000),
 		     .name = "isp",
 		     .realtime_queues = 1,
-		     .bulk_queues = 2},
+		     .bulk_queues = 2,
+		     .queue_bytes = 2293760,
+		     .files = 7,
+		     .maps = 5,
+		     .places = 64,
+		     .requests = 1,
+		     .answers = 2,
+		     .watches = 1},
 		    {.id = 2, .pid = 4712, .uid = 1000, .name = "consumer"}},
+};
+
+static const struct {
+	struct dmasync_users_reply reply;
+	struct dmasync_user_record records[2];
+} users_reply = {
+	.reply = {REPLY(sizeof users_reply, USERS), .count = 2},
+	.records = {{.uid = 0, .connections = 1, .files = 2},
+		    {.uid = 1000,
+		     .connections = 2,
+		     .buffers = 3,
+		     .queues = 1,
+		     .mapped_bytes = 9437184,
+		     .queue_bytes = 2293760,
+		     .files = 9,
+		     .maps = 5,
+		     .places = 64,
+		     .requests = 1,
+		     .answers = 2,
+		     .watches = 1,
+		     .over_limit = 12}},
 };
 
 #define RECORD                                                                                     \
@@ -309,6 +352,7 @@ const struct golden_case golden_cases[] = {
 	CASE(stats, dmasync_message)
 	CASE(histogram, dmasync_histogram)
 	CASE(clients, dmasync_clients)
+	CASE(users, dmasync_users)
 	CASE(batches, dmasync_batches)
 	CASE(watch, dmasync_watch)
 	CASE(probe, dmasync_message)
@@ -323,6 +367,7 @@ const struct golden_case golden_cases[] = {
 	CASE(stats_reply, dmasync_stats_reply)
 	CASE(histogram_reply, dmasync_histogram_reply)
 	CASE(clients_reply, dmasync_clients_reply)
+	CASE(users_reply, dmasync_users_reply)
 	CASE(batches_reply, dmasync_batches_reply)
 	CASE(watch_event, dmasync_batches_reply)
 	CASE(probe_reply, dmasync_probe_reply)
@@ -336,6 +381,8 @@ const struct golden_case golden_cases[] = {
 	CASE(worker_page, dmasync_worker_page)
 	{"client_record", "dmasync_client_record", &clients_reply.records[0],
 	 sizeof clients_reply.records[0]},
+	{"user_record", "dmasync_user_record", &users_reply.records[1],
+	 sizeof users_reply.records[1]},
 	{"batch_record", "dmasync_batch_record", &batches_reply.records[0],
 	 sizeof batches_reply.records[0]},
 };

@@ -38,7 +38,9 @@
 	F(s, suspect_times) F(s, faults) F(s, worker_sleeps) F(s, refused) F(s, mapped_bytes) \
 	F(s, clients) F(s, buffers) F(s, queues) F(s, workers) F(s, slice_overruns) \
 	F(s, class_batches) F(s, class_lines) F(s, class_slices) F(s, class_waited_lines) \
-	F(s, class_waited_entries)
+	F(s, class_waited_entries) F(s, users) F(s, files) F(s, maps) \
+	F(s, places) F(s, requests) F(s, answers) F(s, watches) F(s, reserved) F(s, queue_bytes) \
+	F(s, messages) F(s, over_limit) F(s, sum_errors)
 #define LAYOUT_dmasync_histogram(F, s) F(s, header) F(s, phase) F(s, reserved)
 #define LAYOUT_dmasync_histogram_reply(F, s) \
 	F(s, header) F(s, phase) F(s, buckets) F(s, count) F(s, max_ns) F(s, sum_ns) F(s, bucket)
@@ -46,8 +48,15 @@
 #define LAYOUT_dmasync_client_record(F, s) \
 	F(s, id) F(s, pid) F(s, uid) F(s, buffers) F(s, queues) F(s, mapped_bytes) F(s, batches) \
 	F(s, failed) F(s, lines) F(s, connected_ns) F(s, name) F(s, realtime_queues) \
-	F(s, bulk_queues)
+	F(s, bulk_queues) F(s, queue_bytes) F(s, files) F(s, maps) F(s, places) \
+	F(s, requests) F(s, answers) F(s, watches)
 #define LAYOUT_dmasync_clients_reply(F, s) F(s, header) F(s, count) F(s, reserved)
+#define LAYOUT_dmasync_users(F, s) F(s, header) F(s, from) F(s, reserved)
+#define LAYOUT_dmasync_user_record(F, s) \
+	F(s, uid) F(s, connections) F(s, buffers) F(s, queues) F(s, mapped_bytes) \
+	F(s, queue_bytes) F(s, files) F(s, maps) F(s, places) F(s, requests) F(s, answers) \
+	F(s, watches) F(s, over_limit)
+#define LAYOUT_dmasync_users_reply(F, s) F(s, header) F(s, count) F(s, reserved)
 #define LAYOUT_dmasync_batches(F, s) F(s, header) F(s, count) F(s, reserved)
 #define LAYOUT_dmasync_batch_record(F, s) \
 	F(s, batch_id) F(s, client_id) F(s, end_ns) F(s, user_data) F(s, lines) F(s, bytes) \
@@ -82,7 +91,8 @@
 	X(dmasync_buffer_remove) X(dmasync_queue_create) X(dmasync_queue_create_reply) \
 	X(dmasync_queue_remove) X(dmasync_sync_request) X(dmasync_sync_reply) \
 	X(dmasync_stats_reply) X(dmasync_histogram) X(dmasync_histogram_reply) \
-	X(dmasync_clients) X(dmasync_client_record) X(dmasync_clients_reply) X(dmasync_batches) \
+	X(dmasync_clients) X(dmasync_client_record) X(dmasync_clients_reply) X(dmasync_users) \
+	X(dmasync_user_record) X(dmasync_users_reply) X(dmasync_batches) \
 	X(dmasync_batch_record) X(dmasync_batches_reply) X(dmasync_watch) X(dmasync_probe_reply) \
 	X(dmasync_ring_header) X(dmasync_unit) X(dmasync_unit_rows) X(dmasync_submission) \
 	X(dmasync_ring_completion) X(dmasync_worker_page)

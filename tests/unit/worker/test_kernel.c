@@ -62,7 +62,7 @@ static void run(uint32_t count, struct kernel_sync *sync)
 	cache_batch_begin(&batch, units, UNITS - 1, first, count);
 	assert_int_equal(cache_batch_check(&batch, count, 64, UINT32_MAX, look_up, NULL),
 			 CACHE_CHECK_DONE);
-	kernel_sync_prepare(sync, &batch, 1, NULL, -1);
+	kernel_sync_prepare(sync, &batch, 1, 1, NULL, -1);
 	sync->job.run(&sync->job);
 }
 

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT */
+/* What the daemon charges to whom, to the last file, and what it refuses whom. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/connection/requests.h"
+
+static const char simulated[] = "[daemon]\nallow_simulated=yes\n";
+
+/* Nothing but this connection: its socket, and where it could be had the pidfd. */
+static bool is_alone(int socket)
+{
+	struct dmasync_stats_reply stats;
+
+	requests_stats(socket, &stats);
+	check_int(stats.sum_errors, 0);
+	return stats.clients == 1 && stats.users == 1 && stats.files == 2 && stats.maps == 0 &&
+	       stats.buffers == 0 && stats.mapped_bytes == 0 && stats.queues == 0 &&
+	       stats.queue_bytes == 0 && stats.places == 0 && stats.requests == 0 &&
+	       stats.answers == 0 && stats.watches == 0;
+}
+
+static void client_record(int socket, uint64_t id, struct dmasync_client_record *ret)
+{
+	struct dmasync_clients request = {.after = id - 1};
+	union reply reply;
+
+	check_int(requests_call(socket, DMASYNC_OP_CLIENTS, &request, sizeof request, NULL, 0,
+				&reply),
+		  0);
+	check(reply.clients.count >= 1);
+	memcpy(ret, &reply.clients + 1, sizeof *ret);
+	check_int(ret->id, id);
+}
+
+static void user_record(int socket, uint32_t uid, struct dmasync_user_record *ret)
+{
+	struct dmasync_users request = {.from = uid};
+	union reply reply;
+
+	check_int(
+		requests_call(socket, DMASYNC_OP_USERS, &request, sizeof request, NULL, 0, &reply),
+		0);
+	check(reply.users.count >= 1);
+	memcpy(ret, &reply.users + 1, sizeof *ret);
+	check_int(ret->uid, uid);
+}
+
+/* ---- exactly what there is ---- */
+
+static void exact_counts(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_client_record client;
+	struct dmasync_user_record user;
+	struct dmasync_stats_reply stats;
+	struct dmasync_watch watch = {.enable = 1};
+	union reply reply;
+	int fds[DMASYNC_QUEUE_FDS];
+
+	harness_daemon_start(&daemon, simulated, NULL);
+	int socket = requests_connect(&daemon), other = requests_connect(&daemon);
+
+	for (int i = 0; i < 3; i++) {
+		int fd = harness_memfd(3 * 65536, F_SEAL_SHRINK);
+
+		check_int(requests_add(other, fd, 0, DMASYNC_BACKEND_SIMULATED, 0, &reply), 0);
+		close(fd);
+	}
+	uint32_t handle = reply.buffer.handle;
+
+	/* header, submissions, completions, units; and the units once more */
+	struct dmasync_ring_layout layout;
+
+	check(dmasync_ring_layout(8, 64, &layout));
+	for (int i = 0; i < 2; i++) {
+		check_int(requests_queue(other, 8, 64, &reply, fds), 0);
+		for (int j = 0; j < DMASYNC_QUEUE_FDS; j++)
+			close(fds[j]);
+	}
+	check_int(requests_call(other, DMASYNC_OP_WATCH, &watch, sizeof watch, NULL, 0, &reply), 0);
+
+	/* The fds of memfds are closed by helpers. */
+	harness_until((client_record(socket, 2, &client), client.files == 2 + 2 * 2), 5000);
+	check_int(client.buffers, 3);
+	check_int(client.mapped_bytes, 3 * 3 * 65536);
+	check_int(client.queues, 2);
+	check_int(client.queue_bytes, 2 * (layout.size + 64 * 16));
+	check_int(client.maps, 3 * 6 + 2 * 2);
+	check_int(client.places, 2 * 8);
+	check_int(client.requests, 0);
+	check_int(client.answers, 0);
+	check_int(client.watches, 1);
+
+	user_record(socket, getuid(), &user);
+	check_int(user.connections, 2);
+	check_int(user.files, client.files + 2);
+	check_int(user.maps, client.maps);
+	check_int(user.places, client.places);
+	check_int(user.mapped_bytes, client.mapped_bytes);
+	check_int(user.queue_bytes, client.queue_bytes);
+	check_int(user.watches, 1);
+	check_int(user.over_limit, 0);
+
+	check_int(requests_remove(other, handle), 0);
+	check_int(requests_queue_remove(other, 1), 0);
+	client_record(socket, 2, &client);
+	check_int(client.buffers, 2);
+	check_int(client.mapped_bytes, 2 * 3 * 65536);
+	check_int(client.queues, 1);
+	check_int(client.maps, 2 * 6 + 2);
+	check_int(client.files, 2 + 2);
+	check_int(client.places, 8);
+
+	/* All the daemon has open beside its own is charged to somebody. */
+	requests_stats(socket, &stats);
+	struct requests_holdings with = requests_holdings(&daemon);
+
+	close(other);
+	harness_until(is_alone(socket), 5000);
+	check_int(with.fds - harness_count_fds(daemon.pid), stats.files - 2);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+/* Refusals of all kinds leave nothing charged. */
+static void refusals_cost_nothing(void)
+{
+	struct harness_daemon daemon;
+	union reply reply;
+	int fds[DMASYNC_QUEUE_FDS];
+	struct dmasync_message probe = {0};
+
+	harness_daemon_start(&daemon,
+			     "[daemon]\nallow_simulated=yes\n[limits]\nmax_buffers=2\n"
+			     "max_buffer_bytes=1M\nmax_queues=1\n",
+			     NULL);
+	int socket = requests_connect(&daemon);
+	int small = harness_memfd(3 * 4096, F_SEAL_SHRINK), null = open("/dev/null", O_RDONLY);
+	int large = harness_memfd(3 << 20, F_SEAL_SHRINK);
+
+	check(is_alone(socket));
+	for (int i = 0; i < 20; i++) {
+		check(requests_add(socket, null, 0, DMASYNC_BACKEND_AUTO, 0, &reply) < 0);
+		check_int(requests_add(socket, large, 0, DMASYNC_BACKEND_SIMULATED, 0, &reply),
+			  -ENOSPC);
+		check(requests_add(socket, small, 0, DMASYNC_BACKEND_KERNEL, 0, &reply) < 0);
+		check_int(requests_call(socket, DMASYNC_OP_PROBE, &probe, sizeof probe, &null, 1,
+					&reply),
+			  0);
+		check_int(requests_queue(socket, 3, 64, &reply, fds), -EINVAL);
+		struct dmasync_unit unit = requests_unit(4711, 0, 64);
+
+		check_int(requests_sync(socket, &unit, 1, &reply), 0);
+		/* and fds that nothing takes */
+		check(requests_call(socket, DMASYNC_OP_STATS, &probe, sizeof probe,
+				    (const int[]){null, small}, 2, &reply) < 0);
+		check(requests_call(socket, 999, &probe, sizeof probe,
+				    (const int[]){null, small, large}, 3, &reply) < 0);
+	}
+	harness_until(is_alone(socket), 5000);
+	close(small);
+	close(large);
+	close(null);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+/* ---- limits of a user over all its connections ---- */
+
+static void limits_of_a_user(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_user_record user;
+	union reply reply;
+	int fds[DMASYNC_QUEUE_FDS];
+
+	harness_daemon_start(&daemon,
+			     "[daemon]\nallow_simulated=yes\n[limits]\nuser_connections=3\n"
+			     "user_buffers=3\nuser_queues=2\nuser_batches=48\n",
+			     NULL);
+	int first = requests_connect(&daemon), second = requests_connect(&daemon);
+	int memfd = harness_memfd(3 * 4096, F_SEAL_SHRINK);
+
+	for (int i = 0; i < 3; i++)
+		check_int(requests_add(i % 2 ? first : second, memfd, 0, DMASYNC_BACKEND_SIMULATED,
+				       0, &reply),
+			  0);
+	struct dmasync_buffer_add add = {.backend = DMASYNC_BACKEND_SIMULATED};
+
+	requests_refused(first, DMASYNC_OP_BUFFER_ADD, &add, sizeof add, &memfd, 1, -ENOSPC,
+			 "user_buffers=3");
+
+	struct dmasync_queue_create create = {.depth = 64, .units = 64};
+
+	requests_refused(first, DMASYNC_OP_QUEUE_CREATE, &create, sizeof create, NULL, 0, -ENOSPC,
+			 "user_batches=48");
+	check_int(requests_queue(first, 32, 64, &reply, fds), 0);
+	for (int j = 0; j < DMASYNC_QUEUE_FDS; j++)
+		close(fds[j]);
+	check_int(requests_queue(second, 16, 64, &reply, fds), 0);
+	for (int j = 0; j < DMASYNC_QUEUE_FDS; j++)
+		close(fds[j]);
+	create.depth = 2;
+	requests_refused(first, DMASYNC_OP_QUEUE_CREATE, &create, sizeof create, NULL, 0, -ENOSPC,
+			 "user_");
+	check_int(requests_queue_remove(first, 1), 0);
+	requests_refused(first, DMASYNC_OP_QUEUE_CREATE,
+			 &(struct dmasync_queue_create){.depth = 64, .units = 64}, sizeof create,
+			 NULL, 0, -ENOSPC, "user_batches=48");
+	check_int(requests_queue(second, 32, 64, &reply, fds), 0);
+	for (int j = 0; j < DMASYNC_QUEUE_FDS; j++)
+		close(fds[j]);
+
+	int third = requests_connect(&daemon), fourth = harness_connect(daemon.socket);
+
+	requests_closed_with(fourth, -EUSERS);
+	user_record(first, getuid(), &user);
+	check_int(user.connections, 3);
+	check_int(user.over_limit, 5);
+	close(fourth);
+	close(third);
+	close(second);
+	close(memfd);
+	check_int(requests_remove(first, 1u << 14), 0);
+	harness_until(is_alone(first), 5000);
+	close(first);
+	harness_daemon_stop(&daemon);
+}
+
+/* ---- the share of a user ---- */
+
+/* As that user: connects until it is refused, says how often, and holds on until killed. */
+static pid_t connect_as(const struct harness_daemon *daemon, uid_t uid, unsigned int most,
+			unsigned int *ret_count)
+{
+	int ready[2];
+
+	check_int(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+
+	check(pid >= 0);
+	if (pid == 0) {
+		unsigned int count = 0;
+
+		check_int(setresuid(uid, uid, uid), 0);
+		while (count < most) {
+			struct dmasync_hello hello = {
+				.header = {.size = sizeof hello, .opcode = DMASYNC_OP_HELLO},
+				.version_min = 1,
+				.version_max = 1,
+			};
+			int socket = harness_connect(daemon->socket);
+			union reply reply;
+
+			(void)harness_send(socket, &hello, sizeof hello, NULL, 0);
+			check(harness_receive(socket, &reply, sizeof reply, NULL, NULL, 5000) > 0);
+			if (reply.header.flags & DMASYNC_MESSAGE_ERROR) {
+				check_int(reply.error.error, -EUSERS);
+				break;
+			}
+			count++;
+		}
+		check_int(write(ready[1], &count, sizeof count), sizeof count);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	check_int(read(ready[0], ret_count, sizeof *ret_count), sizeof *ret_count);
+	close(ready[0]);
+	return pid;
+}
+
+static void let_everybody_connect(const struct harness_daemon *daemon)
+{
+	if (getuid() != 0)
+		harness_skip("only root can become other users");
+	check_int(chmod(harness_directory(), 0755), 0);
+	check_int(chmod(daemon->socket, 0666), 0);
+}
+
+static void shares(void)
+{
+	static const unsigned int expected[] = {8, 4, 2, 1, 1};
+	struct harness_daemon daemon;
+	struct dmasync_user_record user;
+	pid_t pids[5];
+	unsigned int count;
+
+	harness_daemon_start(&daemon, "[limits]\nmax_connections=17\n", NULL);
+	let_everybody_connect(&daemon);
+	int socket = requests_connect(&daemon);
+
+	for (uid_t i = 0; i < 5; i++) {
+		pids[i] = connect_as(&daemon, 70000 + i, 100, &count);
+		check_int(count, expected[i]);
+		user_record(socket, 70000 + i, &user);
+		check_int(user.connections, expected[i]);
+		check_int(user.over_limit, 1);
+	}
+	for (int i = 0; i < 5; i++) {
+		check_int(kill(pids[i], SIGKILL), 0);
+		check_int(waitpid(pids[i], NULL, 0), pids[i]);
+	}
+	harness_until(is_alone(socket), 5000);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+/* ---- refused connections ---- */
+
+/*
+ * Sends, before it is accepted, an fd whose close hangs, and is refused: the loop answers others
+ * meanwhile, the fd is the user's, and in the end nothing is left.
+ */
+static void refused_with_fds(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_stats_reply stats;
+	struct dmasync_message message = {.size = sizeof message, .opcode = DMASYNC_OP_STATS};
+	int peers[4];
+
+	harness_daemon_start(&daemon, "[limits]\nmax_connections=1\n", NULL);
+	int socket = requests_connect(&daemon);
+
+	check_int(kill(daemon.pid, SIGSTOP), 0);
+	for (int i = 0; i < 4; i++) {
+		int refused = harness_connect(daemon.socket);
+		int fd = requests_lingering_socket(&peers[i]);
+
+		check_int(harness_send(refused, &message, sizeof message, &fd, 1), 0);
+		close(fd);
+		close(refused);
+	}
+	/* One without fds, and with a packet: closed at once. */
+	int refused = harness_connect(daemon.socket);
+
+	check_int(harness_send(refused, &message, sizeof message, NULL, 0), 0);
+	check_int(kill(daemon.pid, SIGCONT), 0);
+	requests_closed_with(refused, -EUSERS);
+	close(refused);
+	harness_until((requests_stats(socket, &stats), stats.files == 2 + 4), 5000);
+	for (int i = 0; i < 4; i++)
+		close(peers[i]);
+	harness_until(is_alone(socket), 5000);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+/*
+ * While 253 fds of a user are being closed, a message with fds waits in its socket; one without is
+ * answered; and so is another client whose own fds are few.
+ */
+static void fds_wait_for_fds(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_stats_reply stats;
+	struct dmasync_message probe = {.size = sizeof probe, .opcode = DMASYNC_OP_PROBE};
+	union reply reply;
+	int peer, fd = requests_lingering_socket(&peer), null = open("/dev/null", O_RDONLY);
+	int fds[253];
+
+	harness_daemon_start(&daemon, "", NULL);
+	int socket = requests_connect(&daemon), other = requests_connect(&daemon);
+
+	/* The one that hangs comes first, and the job of closing has them all. */
+	fds[0] = fd;
+	for (int i = 1; i < 253; i++)
+		fds[i] = null;
+	check_int(kill(daemon.pid, SIGSTOP), 0);
+	check_int(harness_send(socket, &probe, sizeof probe, fds, 253), 0);
+	close(fd);
+	check_int(kill(daemon.pid, SIGCONT), 0);
+	check(harness_receive(socket, &reply, sizeof reply, NULL, NULL, 5000) > 0);
+	check_int(reply.error.error, -EINVAL);
+	requests_stats(other, &stats);
+	check_int(stats.files, 2 * 2 + 253);
+
+	/* Of the same user: with an fd it waits, and nothing behind it is read. */
+	check_int(harness_send(other, &probe, sizeof probe, &null, 1), 0);
+	int third = requests_connect(&daemon);
+
+	for (int i = 0; i < 3; i++)
+		requests_stats(third, &stats);
+	check_int(stats.files, 3 * 2 + 253);
+	check_int(harness_receive(other, &reply, sizeof reply, NULL, NULL, 0), -ETIMEDOUT);
+	close(peer);
+	check(harness_receive(other, &reply, sizeof reply, NULL, NULL, 5000) > 0);
+	check_int(reply.header.opcode, DMASYNC_OP_PROBE);
+	check_int(reply.header.flags, DMASYNC_MESSAGE_REPLY);
+	close(null);
+	close(other);
+	close(third);
+	harness_until(is_alone(socket), 5000);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+/* ---- fairness ---- */
+
+/*
+ * Twenty connections have a hundred messages each waiting, and one has one: it is answered within
+ * two turns, in each of which a user's connections get at most 64 messages between them.
+ */
+static void floods(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_stats_reply before, stats;
+	struct dmasync_message request = {.size = sizeof request, .opcode = DMASYNC_OP_STATS};
+	union reply reply;
+	int flooders[20];
+
+	harness_daemon_start(&daemon, "", NULL);
+	int socket = requests_connect(&daemon);
+
+	for (int i = 0; i < 20; i++)
+		flooders[i] = requests_connect(&daemon);
+	requests_stats(socket, &before);
+	check_int(kill(daemon.pid, SIGSTOP), 0);
+	for (int i = 0; i < 20; i++)
+		for (int j = 0; j < 100; j++)
+			if (harness_send(flooders[i], &request, sizeof request, NULL, 0) < 0)
+				break;
+	check_int(harness_send(socket, &request, sizeof request, NULL, 0), 0);
+	check_int(kill(daemon.pid, SIGCONT), 0);
+	check(harness_receive(socket, &reply, sizeof reply, NULL, NULL, 5000) > 0);
+	check(reply.stats.messages - before.messages <= 2 * 64);
+	for (int i = 0; i < 20; i++)
+		close(flooders[i]);
+	harness_until((requests_stats(socket, &stats), stats.clients == 1), 5000);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
+static const struct harness_case cases[] = {
+	HARNESS_CASE(exact_counts),	HARNESS_CASE(refusals_cost_nothing),
+	HARNESS_CASE(limits_of_a_user), HARNESS_CASE(shares),
+	HARNESS_CASE(refused_with_fds), HARNESS_CASE(fds_wait_for_fds),
+	HARNESS_CASE(floods),
+};
+
+HARNESS_MAIN(cases)
