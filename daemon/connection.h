@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The connections of clients, and what the files that serve them share: connection_accept.c,
- * connection.c (life and death), connection_io.c (packets), dispatch.c, handle_*.c, buffer.c and
+ * connection.c (life and death), connection_stop.c, connection_io.c (packets), dispatch.c, handle_*.c, buffer.c and
  * buffer_add.c. Control thread only.
  */
 #ifndef DMASYNC_CONNECTION_H
@@ -118,6 +118,8 @@ struct connections {
 	struct client *last_client;
 	struct worker_command *worker_stops; /* one for each; context: set once it has ended */
 	bool workers_stopping;
+	struct loop_timer *stop_timer;
+	bool dropping; /* the time to drain is over */
 	uint32_t workers_stopped;
 	bool stopped; /* daemon_stopped() was called */
 
@@ -135,7 +137,7 @@ struct request {
 	uint32_t fd_count;
 };
 
-/* ---- connection.c, connection_accept.c ---- */
+/* ---- connection.c, connection_accept.c, connection_stop.c ---- */
 
 /* Ends a client. It stays allocated, and in the list, until a later turn of the loop. */
 void client_drop(struct client *client);
@@ -149,6 +151,9 @@ static inline bool client_alive(const struct client *client)
 }
 /* The answer to WORKER_STOP: the thread has ended and lets go of everything. */
 void connections_worker_stopped(struct daemon *daemon, struct worker_command *command);
+/* The timer of connections_stop(), which runs while they drain. */
+void connections_stop_timed_out(void *context);
+void connections_stop_listening(struct connections *connections);
 /* After a client has gone. */
 void connections_check_stopped(struct daemon *daemon);
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The listening socket, who is at the other end, and the start and end of serving. Never spins
+ * The listening socket, who is at the other end, and the start of serving. Never spins
  * where fds run out: one client is refused with a sentence, then accepting pauses. Control thread.
  */
 #include <errno.h>
@@ -365,6 +365,9 @@ int connections_start(struct daemon *daemon)
 		r = loop_timer_create(daemon->loop, resume_accepting, daemon,
 				      &connections->accept_timer);
 	if (r == 0)
+		r = loop_timer_create(daemon->loop, connections_stop_timed_out, daemon,
+				      &connections->stop_timer);
+	if (r == 0)
 		r = loop_timer_create(daemon->loop, watch_tick, daemon, &connections->watch_timer);
 	if (r == 0)
 		r = loop_watch(daemon->loop, daemon->listen_fd, POLLIN, accept_ready, daemon,
@@ -374,7 +377,7 @@ int connections_start(struct daemon *daemon)
 	return r;
 }
 
-static void stop_listening(struct connections *connections)
+void connections_stop_listening(struct connections *connections)
 {
 	loop_unwatch(connections->listen_watch);
 	loop_timer_free(connections->accept_timer);
@@ -383,69 +386,16 @@ static void stop_listening(struct connections *connections)
 	connections->accept_timer = connections->watch_timer = NULL;
 }
 
-void connections_stop(struct daemon *daemon)
-{
-	struct connections *connections = daemon->serving;
-
-	if (connections->workers_stopping)
-		return;
-	daemon->stopping = true;
-	connections->workers_stopping = true;
-	stop_listening(connections);
-	for (struct client *client = daemon->clients; client; client = client->next)
-		client_rewatch(client); /* nothing is read any more */
-	for (uint32_t i = 0; i < daemon->worker_count; i++) {
-		connections->worker_stops[i].type = WORKER_STOP;
-		worker_post(daemon->workers[i], &connections->worker_stops[i]);
-	}
-}
-
-void connections_worker_stopped(struct daemon *daemon, struct worker_command *command)
-{
-	struct connections *connections = daemon->serving;
-	uint32_t index = worker_index(command->worker);
-
-	command->context = daemon; /* it has ended */
-	/* What was posted to it after its last look is answered by nobody. */
-	for (struct client *client = daemon->clients; client; client = client->next) {
-		if (!client->stops || !client->stops[index] || !client->stops[index]->context)
-			continue;
-		client->stops[index]->context = NULL;
-		client->commands--;
-	}
-	if (++connections->workers_stopped < daemon->worker_count)
-		return;
-	for (struct client *client = daemon->clients; client; client = client->next) {
-		client_drop(client);
-		client_step(client); /* one that was leaving already waited for the workers */
-	}
-	connections_check_stopped(daemon);
-}
-
-void connections_check_stopped(struct daemon *daemon)
-{
-	struct connections *connections = daemon->serving;
-
-	if (!connections->workers_stopping || connections->stopped ||
-	    connections->workers_stopped < daemon->worker_count)
-		return;
-	/* One whose fds hang in close has nothing else left: the end does not wait for them. */
-	for (struct client *client = daemon->clients; client; client = client->next)
-		if (client->state != CLIENT_RELEASED)
-			return;
-	connections->stopped = true;
-	daemon_stopped(daemon);
-}
-
 void connections_free(struct daemon *daemon)
 {
 	struct connections *connections = daemon->serving;
 
 	if (!connections)
 		return;
-	stop_listening(connections);
+	connections_stop_listening(connections);
 	if (connections->reserve_fd >= 0)
 		close(connections->reserve_fd);
+	loop_timer_free(connections->stop_timer);
 	free(connections->worker_stops);
 	free(connections);
 	daemon->serving = NULL;

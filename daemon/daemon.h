@@ -80,8 +80,8 @@ void daemon_free(struct daemon *daemon);
 int connections_start(struct daemon *daemon);
 /*
  * No more accepts, no more requests; the workers drain what is submitted and end (WORKER_STOP is
- * sent here, its answer comes here); daemon_stopped() once the last client was released. The
- * workers are then to be joined.
+ * sent here, its answer comes here), until stop_timeout_ms is over, when what is left is dropped;
+ * daemon_stopped() once the last client was released. The workers are then to be joined.
  */
 void connections_stop(struct daemon *daemon);
 /* For the workers: picoseconds, 0 where the configuration allows no simulated buffers. */
