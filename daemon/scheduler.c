@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define LEVELS 3 /* users, connections, flows */
+
 /* In order of priority. */
 static const enum dmasync_class order[DMASYNC_CLASSES] = {
 	DMASYNC_CLASS_REALTIME,
@@ -35,52 +37,74 @@ void scheduler_tune(struct scheduler *scheduler, uint32_t quantum, uint32_t norm
 
 /* ---- lines ---- */
 
-static void append(struct scheduler_node *node)
+static struct scheduler_line *current_line(struct scheduler_node *parent)
 {
-	struct scheduler_node *parent = node->parent;
-
-	node->next = NULL;
-	node->previous = parent->last;
-	if (parent->last)
-		parent->last->next = node;
-	else
-		parent->first = node;
-	parent->last = node;
+	return &parent->lines[parent->current];
 }
 
-static void unlink_node(struct scheduler_node *node)
+static struct scheduler_line *next_line(struct scheduler_node *parent)
 {
-	struct scheduler_node *parent = node->parent;
+	return &parent->lines[1 - parent->current];
+}
+
+static bool has_waiting(const struct scheduler_node *parent)
+{
+	return parent->lines[0].first || parent->lines[1].first;
+}
+
+static void append(struct scheduler_line *line, struct scheduler_node *node)
+{
+	node->line = line;
+	node->next = NULL;
+	node->previous = line->last;
+	if (line->last)
+		line->last->next = node;
+	else
+		line->first = node;
+	line->last = node;
+}
+
+static void take_out(struct scheduler_node *node)
+{
+	struct scheduler_line *line = node->line;
 
 	if (node->previous)
 		node->previous->next = node->next;
 	else
-		parent->first = node->next;
+		line->first = node->next;
 	if (node->next)
 		node->next->previous = node->previous;
 	else
-		parent->last = node->previous;
+		line->last = node->previous;
 	node->next = node->previous = NULL;
+	node->line = NULL;
+}
+
+/* The only place where credit is to be had. */
+static void wait_for_next_round(const struct scheduler *scheduler, struct scheduler_node *node)
+{
+	node->credit += scheduler->quantum;
+	append(next_line(node->parent), node);
 }
 
 /* Up to the class: whoever had nobody in line joins the line above. */
-static void join(struct scheduler *scheduler, struct scheduler_node *node)
+static void join(const struct scheduler *scheduler, struct scheduler_node *node)
 {
-	for (; node->parent && !node->in_line; node = node->parent) {
-		node->in_line = true;
-		node->credit += scheduler->quantum;
-		append(node);
+	for (; node->parent && !node->line; node = node->parent) {
+		if (node->credit > 0)
+			append(current_line(node->parent), node);
+		else
+			wait_for_next_round(scheduler, node);
 	}
 }
 
-/* Credit is for who waits; a debt is kept. */
-static void leave(struct scheduler_node *node)
+/* The next round's credit is not to be carried into this one. */
+static void leave(const struct scheduler *scheduler, struct scheduler_node *node)
 {
-	for (; node->parent && node->in_line && !node->first; node = node->parent) {
-		node->in_line = false;
-		if (node->credit > 0)
-			node->credit = 0;
-		unlink_node(node);
+	for (; node->parent && node->line && !has_waiting(node); node = node->parent) {
+		if (node->line == next_line(node->parent))
+			node->credit -= scheduler->quantum;
+		take_out(node);
 	}
 }
 
@@ -121,7 +145,7 @@ int scheduler_attach(struct scheduler *scheduler, struct scheduler_flow *flow,
 		     enum dmasync_class klass, uint32_t uid, const void *client)
 {
 	struct scheduler_group **users = &scheduler->users[klass];
-	struct scheduler_group *user = get_group(users, uid, &scheduler->line[klass]);
+	struct scheduler_group *user = get_group(users, uid, &scheduler->classes[klass]);
 
 	if (!user)
 		return -ENOMEM;
@@ -151,6 +175,8 @@ void scheduler_detach(struct scheduler *scheduler, struct scheduler_flow *flow)
 	struct scheduler_group *user = (struct scheduler_group *)connection->node.parent;
 
 	scheduler_remove(scheduler, flow);
+	if (scheduler->served == flow)
+		scheduler->served = NULL;
 	flow->connection = NULL;
 	connection->count--;
 	if (put_group(&user->members, connection)) {
@@ -186,15 +212,15 @@ void scheduler_add(struct scheduler *scheduler, struct scheduler_flow *flow, str
 void scheduler_remove(struct scheduler *scheduler, struct scheduler_flow *flow)
 {
 	flow->batch = NULL;
-	leave(&flow->node);
-	if (!scheduler->line[flow->klass].first && scheduler->owed[flow->klass] > 0)
+	leave(scheduler, &flow->node);
+	if (!has_waiting(&scheduler->classes[flow->klass]) && scheduler->owed[flow->klass] > 0)
 		scheduler->owed[flow->klass] = 0;
 }
 
 bool scheduler_is_empty(const struct scheduler *scheduler)
 {
 	for (int i = 0; i < DMASYNC_CLASSES; i++)
-		if (scheduler->line[i].first)
+		if (has_waiting(&scheduler->classes[i]))
 			return false;
 	return true;
 }
@@ -204,11 +230,11 @@ bool scheduler_is_empty(const struct scheduler *scheduler)
  * never follow one another: what is submitted to the first class during a slice waits for that one
  * alone.
  */
-static const struct scheduler_node *choose_class(struct scheduler *scheduler)
+static struct scheduler_node *choose_class(struct scheduler *scheduler)
 {
 	uint32_t top = 0;
 
-	while (top < DMASYNC_CLASSES && !scheduler->line[order[top]].first)
+	while (top < DMASYNC_CLASSES && !has_waiting(&scheduler->classes[order[top]]))
 		top++;
 	if (top == DMASYNC_CLASSES)
 		return NULL;
@@ -217,39 +243,68 @@ static const struct scheduler_node *choose_class(struct scheduler *scheduler)
 
 	if (rank(scheduler->last) <= top) {
 		for (uint32_t i = top + 1; i < DMASYNC_CLASSES; i++) {
-			if (scheduler->line[order[i]].first && scheduler->owed[order[i]] > 0) {
+			if (has_waiting(&scheduler->classes[order[i]]) &&
+			    scheduler->owed[order[i]] > 0) {
 				chosen = order[i];
 				break;
 			}
 		}
 	}
 	scheduler->last = chosen;
-	return &scheduler->line[chosen];
+	return &scheduler->classes[chosen];
 }
 
-static struct scheduler_node *head(const struct scheduler *scheduler,
-				   const struct scheduler_node *parent)
+/* The first in line; it goes to the line's end at once, so that turns are of one slice or batch. */
+static struct scheduler_node *take_turn(const struct scheduler *scheduler,
+					struct scheduler_node *parent)
 {
-	while (parent->first->credit <= 0) {
-		struct scheduler_node *node = parent->first;
+	for (;;) {
+		struct scheduler_line *line = current_line(parent);
+		struct scheduler_node *node = line->first;
 
-		unlink_node(node);
-		append(node);
-		node->credit += scheduler->quantum;
+		if (!node) { /* the next round */
+			parent->current = 1 - parent->current;
+			continue;
+		}
+		take_out(node);
+		if (node->credit > 0) {
+			append(line, node);
+			return node;
+		}
+		wait_for_next_round(scheduler,
+				    node); /* overdrawn by a slice, or its flow is gone */
 	}
-	return parent->first;
+}
+
+/*
+ * Who has used up his credit is sent to the next round: not before the next turn, so that who
+ * joined meanwhile stands before him.
+ */
+static void end_turn(struct scheduler *scheduler)
+{
+	struct scheduler_flow *flow = scheduler->served;
+
+	scheduler->served = NULL;
+	for (struct scheduler_node *node = flow ? &flow->node : NULL; node && node->parent;
+	     node = node->parent) {
+		if (node->credit > 0 || node->line != current_line(node->parent))
+			continue;
+		take_out(node);
+		wait_for_next_round(scheduler, node);
+	}
 }
 
 struct scheduler_flow *scheduler_next(struct scheduler *scheduler)
 {
-	const struct scheduler_node *klass = choose_class(scheduler);
+	end_turn(scheduler);
+	struct scheduler_node *node = choose_class(scheduler);
 
-	if (!klass)
+	if (!node)
 		return NULL;
-	const struct scheduler_node *user = head(scheduler, klass);
-	const struct scheduler_node *connection = head(scheduler, user);
-
-	return (struct scheduler_flow *)head(scheduler, connection);
+	for (int level = 0; level < LEVELS; level++)
+		node = take_turn(scheduler, node);
+	scheduler->served = (struct scheduler_flow *)node;
+	return scheduler->served;
 }
 
 void scheduler_charge(struct scheduler *scheduler, struct scheduler_flow *flow, uint32_t credit)
@@ -273,7 +328,7 @@ void scheduler_charge(struct scheduler *scheduler, struct scheduler_flow *flow, 
 		int64_t share = scheduler->share[klass], *owed = &scheduler->owed[klass];
 
 		if (klass != flow->klass) {
-			if (scheduler->line[klass].first)
+			if (has_waiting(&scheduler->classes[klass]))
 				*owed += credit * share;
 			continue;
 		}

@@ -4,10 +4,13 @@
  * deficit round-robin over users, their connections and their queues. One worker's own; only
  * scheduler_attach() allocates, and a batch never waits for it.
  *
- * Work is counted in credit, one for what takes about as long as a line operation. Everybody in
- * line gets a slice's worth of credit each time round and has his turn until it is used up. A slice
- * is not cut to what is left: who overdraws pays with his next turn, and who leaves the line keeps
- * the debt, but no credit.
+ * Work is counted in credit, one for what takes about as long as a line operation. A round gives
+ * each who wants it a slice's worth of credit. Turns are of one slice, or of one batch that is
+ * shorter, so that short batches do not wait for a slice of each other. Who has credit left stays
+ * in the round, who has none waits for the next, which begins when nobody is left in this one. A
+ * slice is not cut to what is left: who overdraws pays in the next round. Who leaves the line keeps
+ * credit and debt: he that waits for each batch before he submits another gets as much as he that
+ * submits ahead, and nobody gets more than a slice's worth in a round.
  */
 #ifndef DMASYNC_SCHEDULER_H
 #define DMASYNC_SCHEDULER_H
@@ -19,13 +22,18 @@
 
 struct batch;
 
-/* A class, a user, a connection or a flow. The first three have the next ones in their line. */
+struct scheduler_line {
+	struct scheduler_node *first, *last;
+};
+
+/* A class, a user, a connection or a flow. The first three have the next ones in their lines. */
 struct scheduler_node {
 	struct scheduler_node *parent;		/* NULL: a class */
-	struct scheduler_node *next, *previous; /* in the parent's line */
-	struct scheduler_node *first, *last;	/* its own line */
+	struct scheduler_line *line;		/* of the parent; NULL: in none */
+	struct scheduler_node *next, *previous; /* in it */
 	int64_t credit;
-	bool in_line;
+	struct scheduler_line lines[2]; /* this round's and the next one's */
+	uint32_t current;		/* which is this round's */
 };
 
 /* A user or a connection of one class. */
@@ -45,12 +53,13 @@ struct scheduler_flow {
 };
 
 struct scheduler {
-	struct scheduler_node line[DMASYNC_CLASSES];
+	struct scheduler_node classes[DMASYNC_CLASSES];
 	struct scheduler_group *users[DMASYNC_CLASSES];
 	uint32_t share[DMASYNC_CLASSES]; /* percent, guaranteed; REALTIME's is not looked at */
 	int64_t owed[DMASYNC_CLASSES];	 /* of its share, in hundredths of credit */
 	int64_t quantum;		 /* credit of one slice */
 	enum dmasync_class last;	 /* that had a slice */
+	struct scheduler_flow *served;	 /* whose turn it is */
 };
 
 /* 0 < quantum; shares in percent, at most SCHEDULER_SHARE_MAX. Also while batches are in line. */
@@ -65,15 +74,17 @@ void scheduler_detach(struct scheduler *scheduler, struct scheduler_flow *flow);
 /* What flows that were never detached leave behind. */
 void scheduler_free(struct scheduler *scheduler);
 
-/* Puts the flow in line with this batch, at the end where it was not in line already. */
+/*
+ * Puts the flow in line with this batch, unless it is in line already: in this round where it has
+ * credit left, else in the next.
+ */
 void scheduler_add(struct scheduler *scheduler, struct scheduler_flow *flow, struct batch *batch);
 /* Out of line. Fine where it is not in line. */
 void scheduler_remove(struct scheduler *scheduler, struct scheduler_flow *flow);
 
 /*
  * Who has the next slice; NULL where nobody is in line. It stays in line. In constant time: at each
- * of the three levels who is at the head has credit, or has used it up in the slice just now and is
- * sent to the end.
+ * of three levels the first one in line has credit, unless it has overdrawn by a whole slice.
  */
 struct scheduler_flow *scheduler_next(struct scheduler *scheduler);
 

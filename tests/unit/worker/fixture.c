@@ -211,6 +211,12 @@ void post_and_wait(struct fixture *fixture, enum worker_command_type type, struc
 void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t depth, uint32_t units,
 		struct client *client)
 {
+	queue_open_as(fixture, queue, depth, units, client, DMASYNC_CLASS_NORMAL, 0);
+}
+
+void queue_open_as(struct fixture *fixture, struct client_queue *queue, uint32_t depth,
+		   uint32_t units, struct client *client, enum dmasync_class klass, uint32_t uid)
+{
 	struct dmasync_ring_layout layout = {0};
 
 	memset(queue, 0, sizeof *queue);
@@ -221,6 +227,8 @@ void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t de
 	queue->queue->buffers = &fixture->table;
 	queue->queue->owner = &fixture->owner;
 	queue->queue->id = 1;
+	queue->queue->klass = klass;
+	queue->queue->uid = uid;
 	queue->submitted = queue->reaped = queue->units = DMASYNC_RING_START;
 
 	assert_true(dmasync_ring_layout(depth, units, &layout));

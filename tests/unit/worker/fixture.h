@@ -74,6 +74,9 @@ void fixture_stop(struct fixture *fixture);
 
 void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t depth, uint32_t units,
 		struct client *client);
+/* The same, of a class and a user; else it is normal, and of user 0. */
+void queue_open_as(struct fixture *fixture, struct client_queue *queue, uint32_t depth,
+		   uint32_t units, struct client *client, enum dmasync_class klass, uint32_t uid);
 void queue_close_ends(struct client_queue *queue); /* the client's ends and mapping */
 void queue_release(struct fixture *fixture, struct client_queue *queue);
 
