@@ -3,6 +3,7 @@
  * Batches, built in place in the ring's units. The queue's thread; no lock, and no system call but
  * the doorbell of a worker that sleeps.
  */
+#include <sched.h>
 #include <string.h>
 
 #include "client/inline.h"
@@ -285,7 +286,9 @@ DMASYNC_PUBLIC int dmasync_batch_submit(struct dmasync_batch *batch, uint64_t us
 		return -EINVAL;
 	if (batch->first_held)
 		submission.entry = batch->first;
+	submission.client_cpu = (uint32_t)(sched_getcpu() + 1);
 	submission.submit_ns = (uint64_t)now_ns();
+	queue->slots[position & (queue->ring.depth - 1)].submit_ns = submission.submit_ns;
 	queue->unit_head += batch->units;
 	queue->slots[position & (queue->ring.depth - 1)].unit_end = queue->unit_head;
 	publish_read(queue, position);

@@ -161,14 +161,27 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 	return r;
 }
 
-/* Looks at the ring for spin_ns. 1, 0, or an error of completion_take(). */
+/* On the worker's own CPU, the one it is on now, a look would only keep the worker from running. */
+static bool shares_cpu(const struct dmasync_queue *queue)
+{
+	int cpu = dmasync_ring_said_cpu(&queue->worker_page->cpu);
+
+	return cpu >= 0 && cpu == sched_getcpu();
+}
+
+uint64_t completion_look_ns(const struct dmasync_queue *queue)
+{
+	return shares_cpu(queue) ? 0 : queue->spin.window_ns;
+}
+
+/* Looks at the ring as long as that is worth it. 1, 0, or an error of completion_take(). */
 static int spin(struct dmasync_queue *queue, struct dmasync_completion *ret, int64_t start,
 		int64_t deadline)
 {
-	int64_t end = start + (int64_t)queue->spin_ns;
+	uint64_t look_ns = completion_look_ns(queue);
+	int64_t end = start + (int64_t)look_ns;
 
-	/* On the worker's own CPU it would only keep the worker from running. */
-	if (queue->spin_ns == 0 || (queue->worker_cpu >= 0 && sched_getcpu() == queue->worker_cpu))
+	if (look_ns == 0)
 		return 0;
 	if (end > deadline)
 		end = deadline;
@@ -186,8 +199,19 @@ static int spin(struct dmasync_queue *queue, struct dmasync_completion *ret, int
 				return r;
 			relax();
 		}
-	} while (now_ns() < end);
+	} while (now_ns() < end && !shares_cpu(queue));
 	return 0;
+}
+
+/* After a sleep: would a longer look have seen it? The waking itself is not counted. */
+static void learn(struct dmasync_queue *queue, const struct dmasync_completion *completion,
+		  int64_t start)
+{
+	const struct client_slot *slot = &queue->slots[(queue->read - 1) & (queue->ring.depth - 1)];
+	uint64_t done = slot->submit_ns + completion->queued_ns + completion->fence_ns +
+			completion->issue_ns + completion->barrier_ns;
+
+	dmasync_spin_learn(&queue->spin, done > (uint64_t)start ? done - (uint64_t)start : 0);
 }
 
 /* Sleeps until notification, hang-up, signal or deadline. 1, 0 at the deadline, negative errno. */
@@ -301,6 +325,8 @@ int completion_wait(struct dmasync_queue *queue, struct dmasync_completion *ret,
 		if (r != 0)
 			return r;
 		r = sleep_for(queue, ret, deadline);
+		if (r == 1)
+			learn(queue, ret, start);
 		if (r != -ECONNRESET)
 			return r;
 		start = now_ns();

@@ -20,6 +20,7 @@
 
 #include "proto/message_table.h"
 #include "proto/ring_access.h"
+#include "proto/spin.h"
 
 #define DMASYNC_PUBLIC __attribute__((visibility("default")))
 
@@ -120,8 +121,9 @@ struct dmasync_batch {
 
 /* What the library remembers of a batch in flight. */
 struct client_slot {
-	uint32_t unit_end; /* position behind its last unit */
-	int64_t late_ns;   /* of a replayed one: from its submit until it was submitted again */
+	uint32_t unit_end;  /* position behind its last unit */
+	uint64_t submit_ns; /* when it was submitted */
+	int64_t late_ns;    /* of a replayed one: from its submit until it was submitted again */
 };
 
 /* The daemon's ends of a queue, as QUEUE_CREATE gave them in one life of the connection. */
@@ -161,10 +163,9 @@ struct dmasync_queue {
 	struct inline_worker *in_process; /* does the work inside submit (inline.h); else NULL */
 	int doorbell_fd, notification_fd;
 	uint32_t id;
-	int worker_cpu; /* -1: not pinned */
+	int worker_cpu; /* at creation; -1: not pinned */
 	uint32_t shift; /* what a position lacks to the count of batches since creation */
 	enum dmasync_class klass;
-	uint64_t spin_ns;
 	uint64_t serial;
 	struct dmasync_queue *next;
 
@@ -175,14 +176,15 @@ struct dmasync_queue {
 	uint32_t unit_head;	 /* position of the next free unit */
 	uint32_t unit_tail;	 /* position of the first unit in use */
 	uint32_t stash_first, stash_count;
-	int error;		/* sticky: -EPROTO, the ring is damaged */
-	int64_t next_check_ns;	/* when an empty peek looks at the socket again */
-	bool plain_doorbell;	/* the kernel has no RWF_NOSIGNAL */
-	bool notify_armed;	/* the sleeping flag was set for the sake of queue_fd */
-	bool event_set;		/* event_fd is readable */
-	int epoll_fd, event_fd; /* -1 until dmasync_queue_fd() is called */
-	int timer_fd;		/* says when to look again while no daemon answers */
-	int watch_fd;		/* a dup of the socket, -1 while the queue is attached to none */
+	int error;		  /* sticky: -EPROTO, the ring is damaged */
+	struct dmasync_spin spin; /* how long dmasync_wait() looks before it sleeps */
+	int64_t next_check_ns;	  /* when an empty peek looks at the socket again */
+	bool plain_doorbell;	  /* the kernel has no RWF_NOSIGNAL */
+	bool notify_armed;	  /* the sleeping flag was set for the sake of queue_fd */
+	bool event_set;		  /* event_fd is readable */
+	int epoll_fd, event_fd;	  /* -1 until dmasync_queue_fd() is called */
+	int timer_fd;		  /* says when to look again while no daemon answers */
+	int watch_fd;		  /* a dup of the socket, -1 while the queue is attached to none */
 
 	uint32_t replayed; /* the first so many in flight were submitted again */
 	uint32_t attempts; /* how many daemons had the first of them, and went */
@@ -407,6 +409,9 @@ int completion_take(struct dmasync_queue *queue, struct dmasync_completion *ret)
 /* As dmasync_wait(). 1 on success. */
 int completion_wait(struct dmasync_queue *queue, struct dmasync_completion *ret,
 		    int64_t timeout_ns);
+
+/* How long dmasync_wait() would look now before it sleeps, in nanoseconds. */
+uint64_t completion_look_ns(const struct dmasync_queue *queue);
 
 /* Empties the notification pipe. False where its other end is closed. */
 bool notification_drain(struct dmasync_queue *queue);

@@ -443,7 +443,7 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 	}
 	queue_ends_set(queue, &ends);
 	queue->klass = own.klass;
-	queue->spin_ns = may_spin() ? (uint64_t)own.spin_us * 1000 : 0;
+	dmasync_spin_bounds(&queue->spin, 0, may_spin() ? own.spin_us * UINT64_C(1000) : 0);
 	queue_link(ds, queue);
 	*ret = queue;
 	return 0;

@@ -35,7 +35,11 @@ static const struct config_key keys[] = {
 	{"daemon", "cpus", CONFIG_CPUS, AT(cpus), 0, 0, NULL, NULL, false,
 	 "CPUs of the workers, one each, in this order. Unset: the last ones the daemon may use."},
 	{"daemon", "spin_us", CONFIG_COUNT, AT(spin_us), 0, 10000, "microseconds", "50", true,
-	 "How long a worker without work looks on before it sleeps. With one CPU it never does."},
+	 "How long a worker without work looks on before it sleeps, at most. With one CPU it never "
+	 "does."},
+	{"daemon", "spin_min_us", CONFIG_COUNT, AT(spin_min_us), 0, 10000, "microseconds", "0",
+	 true,
+	 "How long it looks on at least, however rare batches have become. No more than spin_us."},
 	{"daemon", "slice_us", CONFIG_COUNT, AT(slice_us), 1, 10000, "microseconds", "50", true,
 	 "How long one queue has before the next one has its turn, by the cost measured at start."},
 	{"daemon", "slice_lines", CONFIG_COUNT, AT(slice_lines), 64, KIB *KIB, "line operations",

@@ -59,7 +59,7 @@ struct config {
 	char *socket;	  /* path; NULL: DMASYNC_SOCKET_PATH unless systemd passed one */
 	uint32_t workers; /* not looked at where cpus is set */
 	char *cpus;	  /* "2,3": one worker each, in order; NULL: chosen */
-	uint32_t spin_us;
+	uint32_t spin_us, spin_min_us;
 	uint32_t slice_us;
 	uint32_t slice_lines;
 	uint32_t normal_share, bulk_share; /* percent */

@@ -41,7 +41,7 @@ static void handle_workers(struct daemon *daemon)
 
 		node = node->next;
 		if (command->type == WORKER_TUNE)
-			free(command); /* ours, from tune_workers() */
+			free(command); /* ours, from daemon_tune_workers() */
 		else
 			connections_worker_event(daemon, command);
 	}
@@ -246,7 +246,8 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 				.count = count,
 				.cpu = cpus[i],
 				.cache = &daemon->cache,
-				.spin_us = daemon->config.spin_us,
+				.spin_us = daemon_spin_us(daemon),
+				.spin_min_us = daemon->config.spin_min_us,
 				.slice_us = daemon->config.slice_us,
 				.slice_lines = daemon->config.slice_lines,
 				.normal_share = daemon->config.normal_share,

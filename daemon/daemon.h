@@ -59,6 +59,12 @@ struct daemon {
 	bool workers_stopped; /* each has answered WORKER_STOP */
 };
 
+/* How long a worker may look before it sleeps: not at all where it has the only CPU. */
+static inline uint32_t daemon_spin_us(const struct daemon *daemon)
+{
+	return daemon->one_cpu ? 0 : daemon->config.spin_us;
+}
+
 /* Exit statuses of dmasyncd. */
 enum daemon_status {
 	DAEMON_DRAINED = 0,

@@ -9,6 +9,7 @@
 
 #include "daemon/connection.h"
 #include "daemon/log.h"
+#include "daemon/repin.h"
 
 int client_serve(struct client *client, struct worker *worker)
 {
@@ -194,6 +195,7 @@ void handle_queue_create(struct client *client, struct request *request)
 	queue_cost(asked->depth, asked->units, &cost);
 	if (!client_afford(client, request->opcode, request->cookie, &cost))
 		return;
+	repin_count_cpus(daemon->repin);
 	int r = create(client, asked, &queue, fds);
 
 	if (r < 0) {
@@ -219,7 +221,7 @@ void handle_queue_create(struct client *client, struct request *request)
 		.depth = asked->depth,
 		.units = asked->units,
 		.cpu = worker_cpu(queue->worker),
-		.spin_us = daemon->config.spin_us,
+		.spin_us = daemon_spin_us(daemon),
 	};
 
 	client->fd_answers++;

@@ -13,7 +13,7 @@
 #include "daemon/machine_limits.h"
 #include "daemon/notify.h"
 
-static void tune_workers(struct daemon *daemon)
+void daemon_tune_workers(struct daemon *daemon)
 {
 	for (uint32_t i = 0; i < daemon->worker_count; i++) {
 		struct worker_command *command = calloc(1, sizeof(*command));
@@ -23,7 +23,8 @@ static void tune_workers(struct daemon *daemon)
 			continue;
 		}
 		command->type = WORKER_TUNE;
-		command->spin_us = daemon->config.spin_us;
+		command->spin_us = daemon_spin_us(daemon);
+		command->spin_min_us = daemon->config.spin_min_us;
 		command->slice_us = daemon->config.slice_us;
 		command->slice_lines = daemon->config.slice_lines;
 		command->normal_share = daemon->config.normal_share;
@@ -48,8 +49,11 @@ void daemon_fit_config(struct daemon *daemon, struct config *config)
 	limits_fit(config, &daemon->machine, text, sizeof(text));
 	if (*text)
 		log_info("lowered %s", text);
-	if (daemon->one_cpu)
-		config->spin_us = 0;
+	if (config->spin_min_us > config->spin_us) {
+		log_info("spin_min_us = %" PRIu32 " is more than spin_us = %" PRIu32 ": as spin_us",
+			 config->spin_min_us, config->spin_us);
+		config->spin_min_us = config->spin_us;
+	}
 }
 
 static void take(struct daemon *daemon, const struct config *fresh)
@@ -65,7 +69,7 @@ static void take(struct daemon *daemon, const struct config *fresh)
 		log_message(r ? LOG_WARNING : LOG_NOTICE, "configuration read again: %s", text);
 	log_set_level(daemon->config.log_level);
 	accounts_set_limits(&daemon->accounts, &daemon->config, &daemon->machine);
-	tune_workers(daemon);
+	daemon_tune_workers(daemon);
 }
 
 void daemon_reload(struct daemon *daemon)

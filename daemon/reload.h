@@ -10,6 +10,9 @@ struct daemon;
 /* What follows from the machine, whatever the configuration says. */
 void daemon_fit_config(struct daemon *daemon, struct config *config);
 
+/* Brings every worker what of the configuration is its own. */
+void daemon_tune_workers(struct daemon *daemon);
+
 /* SIGHUP. The log says what changed. */
 void daemon_reload(struct daemon *daemon);
 

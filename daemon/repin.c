@@ -14,6 +14,7 @@
 #include "daemon/daemon.h"
 #include "daemon/log.h"
 #include "daemon/placement.h"
+#include "daemon/reload.h"
 
 #define LOOK_AGAIN_NS UINT64_C(1000000000) /* whether a CPU is back: nothing tells */
 
@@ -31,6 +32,27 @@ static bool allowed_cpus(cpu_set_t *ret)
 		return true;
 	log_error("the CPUs of this process cannot be told: %s", strerror(errno));
 	return false;
+}
+
+static void count(struct repin *repin, const cpu_set_t *allowed)
+{
+	struct daemon *daemon = repin->daemon;
+	bool one = CPU_COUNT(allowed) == 1;
+
+	if (one == daemon->one_cpu)
+		return;
+	daemon->one_cpu = one;
+	log_notice(one ? "one CPU is left to this process: workers sleep at once when idle"
+		       : "there is more than one CPU again: workers may spin before they sleep");
+	daemon_tune_workers(daemon);
+}
+
+void repin_count_cpus(struct repin *repin)
+{
+	cpu_set_t allowed;
+
+	if (repin && !repin->daemon->stopping && allowed_cpus(&allowed))
+		count(repin, &allowed);
 }
 
 static void look_again_later(struct repin *repin)
@@ -99,8 +121,10 @@ void repin_look(struct repin *repin)
 		find_place(repin, i, &allowed);
 		moved = true;
 	}
-	if (moved)
+	if (moved) {
+		count(repin, &allowed);
 		look_again_later(repin);
+	}
 }
 
 static void return_home(void *context)
@@ -110,6 +134,7 @@ static void return_home(void *context)
 
 	if (repin->daemon->stopping || !allowed_cpus(&allowed))
 		return;
+	count(repin, &allowed);
 	for (uint32_t i = 0; i < repin->count; i++) {
 		struct worker *worker = repin->daemon->workers[i];
 

@@ -12,6 +12,12 @@ struct repin;
 int repin_create(struct daemon *daemon, const int *cpus, uint32_t count, struct repin **ret);
 void repin_free(struct repin *repin); /* NULL is fine */
 
+/*
+ * Is there still more than one CPU, or again? Nothing tells of a CPU that went without taking a
+ * worker's; so it is asked when a queue is made.
+ */
+void repin_count_cpus(struct repin *repin);
+
 /* After an event of the workers: has one of them been moved? */
 void repin_look(struct repin *repin);
 

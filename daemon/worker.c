@@ -19,8 +19,8 @@
 #include "daemon/clock.h"
 #include "daemon/worker_internal.h"
 
-/* Turns of the idle loop between two looks at the clock: a look costs more than a turn. */
-#define TURNS_PER_CLOCK 32u
+/* Looks at the queues between two at the clock, which cost more. */
+#define LOOKS_PER_CLOCK 32u
 
 /*
  * One slice at most; true where something was there to do. What was submitted during the slice
@@ -63,7 +63,7 @@ static bool turn(struct worker *worker)
 	return worked;
 }
 
-/* Called after the flag was set and the fence executed: the look before sleeping. */
+/* Before sleeping it is called after the flag was set and the fence executed. */
 static bool nothing_to_do(struct worker *worker)
 {
 	if (!worker->running || worker->settle || !mailbox_is_empty(&worker->commands) ||
@@ -90,25 +90,38 @@ static void sleep_in_ring(struct worker *worker)
 	dmasync_ring_announce_awake(&worker->page->sleeping);
 }
 
+/* The idle loop: no more than what tells that a turn has something to do. */
+static void look(struct worker *worker)
+{
+	if (worker->cancels || worker->fences || worker->stop)
+		return; /* looked at in a turn */
+	for (uint32_t i = 0; i < LOOKS_PER_CLOCK && nothing_to_do(worker); i++)
+		;
+}
+
 static void run(struct worker *worker)
 {
-	uint64_t idle_since = clock_ns();
-	uint32_t idle_turns = 0;
+	bool idle = false;
 
+	worker_spin_tune(worker);
+	worker->here = -1;
+	worker_say_cpu(worker, sched_getcpu());
 	while (worker->running) {
 		counter_add(&worker->stats.alive, 1);
 		if (turn(worker)) {
-			idle_turns = 0;
+			idle = false;
 			continue;
 		}
-		if (idle_turns == 0)
-			idle_since = clock_ns();
-		if (++idle_turns % TURNS_PER_CLOCK && worker->params.spin_us)
+		if (!idle)
+			worker_spin_begin(worker);
+		idle = true;
+		if (worker_spin_goes_on(worker)) {
+			look(worker);
 			continue;
-		if (clock_ns() - idle_since < worker->params.spin_us * UINT64_C(1000))
-			continue;
+		}
 		sleep_in_ring(worker);
-		idle_turns = 0;
+		worker_say_cpu(worker, sched_getcpu()); /* it may have been moved meanwhile */
+		idle = false;
 	}
 }
 

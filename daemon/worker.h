@@ -44,7 +44,8 @@ struct worker_command {
 	struct worker *worker; /* set by worker_post() */
 	struct queue *queue;
 	struct client *client;
-	uint32_t spin_us, slice_us, slice_lines, normal_share, bulk_share, simulated_ps;
+	uint32_t spin_us, spin_min_us, slice_us, slice_lines, normal_share, bulk_share,
+		simulated_ps;
 	uint32_t fence_timeout_ms;
 	uint64_t max_batch_lines;
 	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
@@ -84,6 +85,7 @@ struct worker_stats {
 		_Atomic uint64_t batches, lines, slices;
 		_Atomic uint64_t waited_lines, waited_entries; /* the most of any batch */
 	} klass[DMASYNC_CLASSES];
+	_Atomic uint64_t spins; /* times that it looked on before sleeping */
 	_Atomic uint64_t alive; /* grows with every turn of the loop: the watchdog's proof */
 	_Atomic uint32_t busy;	/* 1: has work; 0: sleeps in its ring and may rightly stand still */
 };
@@ -93,7 +95,8 @@ struct worker_params {
 	uint32_t count;
 	int cpu;		   /* at start; -1: not pinned */
 	const struct cache *cache; /* outlives the worker */
-	uint32_t spin_us;	   /* before sleeping; 0: never spins */
+	uint32_t spin_us;	   /* longest look before sleeping; 0: never spins */
+	uint32_t spin_min_us;	   /* shortest one */
 	uint32_t slice_us;    /* of one slice, by the cost measured at start; 0: no such limit */
 	uint32_t slice_lines; /* line operations before another queue's turn, at most */
 	uint32_t normal_share, bulk_share; /* percent, guaranteed */

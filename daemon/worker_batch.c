@@ -129,6 +129,7 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	begin_batch(worker, batch);
 	batch->user_data = submission.user_data;
 	check_time(batch, submission.submit_ns, queue->created_ns);
+	worker_spin_arrival(worker, batch, submission.client_cpu);
 
 	/* One that is bad as a whole fails in its turn: its queue pays for it like any other. */
 	batch->cache.reason = cache_batch_take(&batch->cache, &submission, queue->mirror,

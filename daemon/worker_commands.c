@@ -212,6 +212,8 @@ static void handle(struct worker *worker, struct worker_command *command)
 		break;
 	case WORKER_TUNE:
 		worker->params.spin_us = command->spin_us;
+		worker->params.spin_min_us = command->spin_min_us;
+		worker_spin_tune(worker);
 		worker->params.slice_us = command->slice_us;
 		worker->params.slice_lines = command->slice_lines;
 		worker->params.normal_share = command->normal_share;

@@ -33,6 +33,7 @@ static void look_at_cpu(struct worker *worker, int cpu)
 void worker_open_on_cpu(struct worker *worker, struct batch *batch)
 {
 	batch->cpu = sched_getcpu();
+	worker_say_cpu(worker, batch->cpu);
 	look_at_cpu(worker, batch->cpu);
 }
 
@@ -95,7 +96,12 @@ int worker_pin(struct worker *worker, int cpu, const cpu_set_t *others)
 
 	int r = -pthread_setaffinity_np(worker->thread, sizeof cpus, cpu >= 0 ? &cpus : others);
 
-	if (r == 0)
+	if (r == 0) {
 		atomic_store_explicit(&worker->cpu, cpu, memory_order_relaxed);
+		/* At once, for clients that wait while it sleeps; it says so itself when it runs.
+		 */
+		if (cpu >= 0)
+			dmasync_ring_say_cpu(&worker->page->cpu, cpu);
+	}
 	return r;
 }

@@ -9,6 +9,7 @@
 
 #include "daemon/scheduler.h"
 #include "daemon/worker.h"
+#include "proto/spin.h"
 
 /* Units copied at once, while the next ones are on their way. */
 #define CHECK_CHUNK 512u
@@ -80,6 +81,13 @@ struct worker {
 	bool holding_cpu; /* unpinned, and bound to a CPU until the batch is through */
 	cpu_set_t home;	  /* the affinity to return to */
 	bool running;
+
+	/* worker_spin.c */
+	struct dmasync_spin spin;
+	uint64_t idle_since_ns; /* nothing was there, and no batch has come since; 0: one has */
+	uint64_t look_until_ns; /* of the look that is on or was the last; 0: none */
+	bool worth_looking;	/* since the last look a client on another CPU had work */
+	int here;		/* the CPU it was last seen on, as its page says */
 };
 
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
@@ -123,6 +131,13 @@ void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_
 void worker_open_on_cpu(struct worker *worker, struct batch *batch);
 bool worker_changed_cpu(struct worker *worker, struct batch *batch); /* issue it again */
 void worker_release_cpu(struct worker *worker);
+
+/* worker_spin.c: how long to look before sleeping */
+void worker_spin_tune(struct worker *worker); /* after its bounds in params changed */
+void worker_spin_arrival(struct worker *worker, const struct batch *batch, uint32_t client_cpu);
+void worker_spin_begin(struct worker *worker); /* nothing is there */
+bool worker_spin_goes_on(const struct worker *worker);
+void worker_say_cpu(struct worker *worker, int cpu); /* in its page, where that is another one */
 
 /* worker_batch.c: a batch from fetch to barrier */
 bool worker_poll_queue(struct worker *worker, struct queue *queue); /* true: a batch was fetched */

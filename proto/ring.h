@@ -93,7 +93,8 @@ struct dmasync_submission {
 	uint32_t unit_count;	   /* 28: 0: the batch is the one entry below */
 	struct dmasync_unit entry; /* 32: all zero where unit_count > 0 */
 	uint32_t deadline_us;	   /* 48: reserved for later, 0 */
-	uint32_t reserved[3];	   /* 52: 0 */
+	uint32_t client_cpu;  /* 52: the CPU it was submitted on, plus 1; 0: not said. A hint */
+	uint32_t reserved[2]; /* 56: 0 */
 };
 
 /*
@@ -125,7 +126,8 @@ struct dmasync_ring_completion {
 /* A memfd of one page per worker, mapped read-only by the clients of its queues. */
 struct dmasync_worker_page {
 	uint32_t sleeping;     /* 0: 1 while the worker wants a doorbell */
-	uint32_t reserved[15]; /* 4 */
+	uint32_t cpu;	       /* 4: the CPU the worker is on, plus 1; 0: not said. A hint */
+	uint32_t reserved[14]; /* 8 */
 };
 
 static_assert(sizeof(struct dmasync_ring_header) == 384, "ring layout");
@@ -135,7 +137,7 @@ static_assert(sizeof(struct dmasync_unit) == 16, "ring layout");
 static_assert(sizeof(struct dmasync_unit_rows) == 16, "ring layout");
 static_assert(sizeof(struct dmasync_submission) == 64, "ring layout");
 static_assert(offsetof(struct dmasync_submission, entry) == 32, "ring layout");
-static_assert(offsetof(struct dmasync_submission, reserved) == 52, "ring layout");
+static_assert(offsetof(struct dmasync_submission, reserved) == 56, "ring layout");
 static_assert(sizeof(struct dmasync_ring_completion) == 128, "ring layout");
 static_assert(offsetof(struct dmasync_ring_completion, barrier_ns) == 56, "ring layout");
 static_assert(offsetof(struct dmasync_ring_completion, reserved) == 96, "ring layout");

@@ -29,18 +29,29 @@
 		__asm__ volatile("" ::: "memory");                                                 \
 	} while (0)
 #define RING_WRITE(destination, source, size) memcpy((destination), (source), (size))
+/* The body of a slot: whole 32-bit words. */
+#define RING_WRITE_BODY(destination, source, size)                                                 \
+	dmasync_ring_write_words((destination), (source), (size))
 #endif
-/*
- * A slot is written field by field, as its source was: a load wider than the stores before it waits
- * until they have left the store buffer, and behind a completion barrier that is when the last line
- * has reached memory.
- */
-#define RING_WRITE_FIELD(destination, source, field)                                               \
-	RING_WRITE(&(destination)->field, &(source)->field, sizeof(source)->field)
 #ifndef RING_FENCE
 /* A full fence under the builtin's older name: gcc's thread sanitizer build refuses the newer. */
 #define RING_FENCE() __sync_synchronize()
 #endif
+
+/*
+ * Word by word, whence the volatile: a load wider than the stores before it waits until they have
+ * left the store buffer, and behind a completion barrier that is when the last line has reached
+ * memory.
+ */
+static inline void dmasync_ring_write_words(void *destination, const void *source, size_t size)
+{
+	uint32_t *to = destination;
+	const volatile uint32_t *from = source;
+
+#pragma GCC unroll 16
+	for (size_t i = 0; i < size / sizeof *to; i++)
+		to[i] = from[i];
+}
 
 /* One side's view of a mapped ring. Sizes come from the layout, never from ring memory. */
 struct dmasync_ring {
@@ -136,16 +147,8 @@ static inline void dmasync_ring_submit(struct dmasync_ring *ring, uint32_t posit
 {
 	struct dmasync_submission *slot = &ring->submissions[position & (ring->depth - 1)];
 
-	RING_WRITE_FIELD(slot, submission, flags);
-	RING_WRITE_FIELD(slot, submission, user_data);
-	RING_WRITE_FIELD(slot, submission, submit_ns);
-	RING_WRITE_FIELD(slot, submission, unit_position);
-	RING_WRITE_FIELD(slot, submission, unit_count);
-	RING_WRITE_FIELD(slot, submission, entry.word);
-	RING_WRITE_FIELD(slot, submission, entry.length);
-	RING_WRITE_FIELD(slot, submission, entry.offset);
-	RING_WRITE_FIELD(slot, submission, deadline_us);
-	RING_WRITE_FIELD(slot, submission, reserved);
+	RING_WRITE_BODY(&slot->flags, &submission->flags,
+			sizeof *slot - offsetof(struct dmasync_submission, flags));
 	/*
 	 * Release: the slot's body, its units, and the client's own stores to the buffers come
 	 * before the seq. Pairs with the acquire in dmasync_ring_poll_submission().
@@ -252,19 +255,12 @@ static inline void dmasync_ring_complete(struct dmasync_ring *ring, uint32_t pos
 					 const struct dmasync_ring_completion *completion)
 {
 	struct dmasync_ring_completion *slot = &ring->completions[position & (ring->depth - 1)];
+	const size_t second = offsetof(struct dmasync_ring_completion, fence_ns);
 
-	RING_WRITE_FIELD(slot, completion, status);
-	RING_WRITE_FIELD(slot, completion, user_data);
-	RING_WRITE_FIELD(slot, completion, entries);
-	RING_WRITE_FIELD(slot, completion, flags);
-	RING_WRITE_FIELD(slot, completion, lines);
-	RING_WRITE_FIELD(slot, completion, bytes);
-	RING_WRITE_FIELD(slot, completion, queued_ns);
-	RING_WRITE_FIELD(slot, completion, issue_ns);
-	RING_WRITE_FIELD(slot, completion, barrier_ns);
+	RING_WRITE_BODY(&slot->status, &completion->status,
+			second - offsetof(struct dmasync_ring_completion, status));
 	if (completion->flags & DMASYNC_COMPLETION_EXTENDED)
-		RING_WRITE(&slot->fence_ns, &completion->fence_ns,
-			   sizeof *slot - offsetof(struct dmasync_ring_completion, fence_ns));
+		RING_WRITE_BODY(&slot->fence_ns, &completion->fence_ns, sizeof *slot - second);
 	/*
 	 * Release: the slot's body comes before the seq. Pairs with the acquire in
 	 * dmasync_ring_poll_completion(). That the lines have reached the point of coherency is not
@@ -339,6 +335,21 @@ static inline void dmasync_ring_announce_sleep(uint32_t *flag)
 {
 	RING_STORE_RELAXED(flag, 1);
 	RING_FENCE();
+}
+
+/*
+ * Worker, and the control thread when it pins it: where the worker is. `cpu` as sched_getcpu()
+ * gives it, negative where that is not known. Nothing is ordered by this word.
+ */
+static inline void dmasync_ring_say_cpu(uint32_t *word, int cpu)
+{
+	RING_STORE_RELAXED(word, (uint32_t)(cpu + 1));
+}
+
+/* Client: where the worker said it is; -1 where it did not. */
+static inline int dmasync_ring_said_cpu(const uint32_t *word)
+{
+	return (int)RING_LOAD_RELAXED(word) - 1;
 }
 
 /* Sleeper, awake again. */

@@ -32,8 +32,7 @@ static inline enum dmasync_reason cache_batch_take(struct cache_batch *batch,
 	}
 	if (submission->flags)
 		return DMASYNC_REASON_BAD_FLAGS;
-	if (submission->deadline_us | submission->reserved[0] | submission->reserved[1] |
-	    submission->reserved[2])
+	if (submission->deadline_us | submission->reserved[0] | submission->reserved[1])
 		return DMASYNC_REASON_RESERVED_BITS;
 	if (count > unit_count)
 		return DMASYNC_REASON_TOO_MANY_UNITS;

@@ -15,6 +15,7 @@
 #define RING_FENCE() __asm__ volatile("" ::: "memory")
 #define RING_READ(destination, source, size) memcpy((destination), (source), (size))
 #define RING_WRITE(destination, source, size) memcpy((destination), (source), (size))
+#define RING_WRITE_BODY(destination, source, size) RING_WRITE(destination, source, size)
 #endif
 
 #include "proto/ring_access.h"

@@ -275,7 +275,7 @@ static void bad_submissions(void)
 	submission = (struct dmasync_submission){
 		.unit_position = queue.unit_position, .unit_count = 1, .deadline_us = 1};
 	expect_refusal(units, 1, &submission, DMASYNC_REASON_RESERVED_BITS, DMASYNC_NO_ENTRY);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 2; i++) {
 		submission = (struct dmasync_submission){.unit_position = queue.unit_position,
 							 .unit_count = 1};
 		submission.reserved[i] = 1;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -398,6 +399,79 @@ static void fd_tells_of_damage(void **state)
 	bench_stop(&b);
 }
 
+/* Completes the one batch in flight once the client sleeps. */
+struct late {
+	struct fake_queue *fq;
+	uint64_t queued_ns; /* as the completion says */
+};
+
+static void *complete_late(void *argument)
+{
+	struct late *late = argument;
+	struct fake_batch seen;
+
+	while (!RING_LOAD_RELAXED(&late->fq->ring.header->client_sleeping))
+		sched_yield();
+	assert_true(fake_fetch(late->fq, &seen));
+	fake_complete(late->fq, &(struct dmasync_ring_completion){.queued_ns = late->queued_ns,
+								  .entries = 1});
+	return NULL;
+}
+
+static void sleep_through_one(struct bench *b, uint64_t queued_ns)
+{
+	struct late late = {.fq = b->fq, .queued_ns = queued_ns};
+	struct dmasync_completion c;
+	pthread_t thread;
+
+	bench_submit(b, 1);
+	assert_int_equal(pthread_create(&thread, NULL, complete_late, &late), 0);
+	assert_int_equal(dmasync_wait(b->queue, &c, -1), 0);
+	pthread_join(thread, NULL);
+}
+
+/* The rule itself: worker-spin. Here: what it is fed, and where it is not asked. */
+static void waits_look_while_it_is_worth_it(void **state)
+{
+	struct bench b = bench_start(4, 8, 4096, 160);
+
+	(void)state;
+	assert_int_equal(completion_look_ns(b.queue), 160000);
+	sleep_through_one(&b, UINT64_C(10000000000)); /* 10 s after its submission */
+	assert_int_equal(completion_look_ns(b.queue), 80000);
+	sleep_through_one(&b, UINT64_C(10000000000));
+	assert_int_equal(completion_look_ns(b.queue), 40000);
+	sleep_through_one(&b, 0); /* at once: only the waking took long */
+	assert_int_equal(completion_look_ns(b.queue), 40000);
+	for (int i = 0; i < 6; i++)
+		sleep_through_one(&b, UINT64_C(10000000000));
+	assert_int_equal(completion_look_ns(b.queue), 0);
+	sleep_through_one(&b, 0);
+	assert_int_equal(completion_look_ns(b.queue), 20000);
+	bench_stop(&b);
+}
+
+static void no_look_on_the_workers_cpu(void **state)
+{
+	struct bench b = bench_start(4, 8, 4096, 160);
+	cpu_set_t before, here;
+	int cpu = sched_getcpu();
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+	CPU_ZERO(&here);
+	CPU_SET((unsigned int)cpu, &here);
+	assert_int_equal(sched_setaffinity(0, sizeof here, &here), 0);
+	dmasync_ring_say_cpu(&b.fq->page->cpu, cpu);
+	assert_int_equal(completion_look_ns(b.queue), 0);
+	dmasync_ring_say_cpu(&b.fq->page->cpu, cpu + 1); /* the worker was moved */
+	assert_int_equal(completion_look_ns(b.queue), 160000);
+	dmasync_ring_say_cpu(&b.fq->page->cpu, -1);
+	assert_int_equal(completion_look_ns(b.queue), 160000);
+	assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+	bench_stop(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +485,8 @@ int main(void)
 		fake_test(fd_knows_the_stash),
 		fake_test(fd_is_quiet_after_a_late_notification),
 		fake_test(fd_tells_of_damage),
+		fake_test(waits_look_while_it_is_worth_it),
+		fake_test(no_look_on_the_workers_cpu),
 	};
 
 	return cmocka_run_group_tests_name("client completion", tests, NULL, NULL);

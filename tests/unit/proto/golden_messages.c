@@ -307,6 +307,7 @@ static const struct dmasync_submission submission = {
 	.submit_ns = UINT64_C(77000000000),
 	.unit_position = 0xffffff05,
 	.unit_count = 3,
+	.client_cpu = 6,
 };
 static const struct dmasync_submission submission_in_place = {
 	.seq = 1,
@@ -338,7 +339,7 @@ static const struct dmasync_ring_completion completion_extended = {
 	.elided = 3,
 	.shared_by = 2,
 };
-static const struct dmasync_worker_page worker_page = {.sleeping = 1};
+static const struct dmasync_worker_page worker_page = {.sleeping = 1, .cpu = 4};
 
 #define CASE(name, type) {#name, #type, &(name), sizeof(name)},
 /* clang-format off */

@@ -78,12 +78,12 @@
 #define LAYOUT_dmasync_unit_rows(F, s) F(s, rows) F(s, reserved) F(s, stride)
 #define LAYOUT_dmasync_submission(F, s) \
 	F(s, seq) F(s, flags) F(s, user_data) F(s, submit_ns) F(s, unit_position) \
-	F(s, unit_count) F(s, entry) F(s, deadline_us) F(s, reserved)
+	F(s, unit_count) F(s, entry) F(s, deadline_us) F(s, client_cpu) F(s, reserved)
 #define LAYOUT_dmasync_ring_completion(F, s) \
 	F(s, seq) F(s, status) F(s, user_data) F(s, entries) F(s, flags) F(s, lines) F(s, bytes) \
 	F(s, queued_ns) F(s, issue_ns) F(s, barrier_ns) F(s, fence_ns) F(s, batch_id) \
 	F(s, bad_entry) F(s, reason) F(s, elided) F(s, shared_by) F(s, reserved)
-#define LAYOUT_dmasync_worker_page(F, s) F(s, sleeping) F(s, reserved)
+#define LAYOUT_dmasync_worker_page(F, s) F(s, sleeping) F(s, cpu) F(s, reserved)
 
 #define LAYOUT_STRUCTS(X) \
 	X(dmasync_message) X(dmasync_error) X(dmasync_done_reply) X(dmasync_hello) \

@@ -41,6 +41,7 @@ void sim_write(void *destination, const void *source, size_t size);
 #define RING_FENCE() sim_fence(__func__)
 #define RING_READ(destination, source, size) sim_read((destination), (source), (size))
 #define RING_WRITE(destination, source, size) sim_write((destination), (source), (size))
+#define RING_WRITE_BODY(destination, source, size) sim_write((destination), (source), (size))
 
 #include "proto/ring_access.h"
 

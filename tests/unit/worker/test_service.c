@@ -344,7 +344,7 @@ static void submission_fields_are_checked(void **state)
 	} cases[] = {
 		{{.flags = 1}, DMASYNC_REASON_BAD_FLAGS, -EINVAL},
 		{{.deadline_us = 1}, DMASYNC_REASON_RESERVED_BITS, -EINVAL},
-		{{.reserved = {0, 0, 1}}, DMASYNC_REASON_RESERVED_BITS, -EINVAL},
+		{{.reserved = {0, 1}}, DMASYNC_REASON_RESERVED_BITS, -EINVAL},
 		{{.unit_count = 4097}, DMASYNC_REASON_TOO_MANY_UNITS, -EMSGSIZE},
 		{{.unit_count = UINT32_MAX}, DMASYNC_REASON_TOO_MANY_UNITS, -EMSGSIZE},
 		{{.unit_count = 0}, DMASYNC_REASON_EMPTY_BATCH, -EINVAL},
