@@ -86,7 +86,8 @@ enum way {
 	WAY_ONE,	/* in this process, one barrier */
 	WAY_PERSIST,	/* libpmem, pmem_persist() per entry */
 	WAY_PMEM_FLUSH, /* libpmem, pmem_flush() each and one pmem_drain() */
-	WAY_DAEMON,	/* the daemon, end to end */
+	WAY_DAEMON,	/* the daemon, end to end, its worker awake */
+	WAY_ASLEEP,	/* the same, its worker asleep when the batch comes */
 	WAYS,
 };
 extern const char *const way_keys[WAYS];
@@ -123,6 +124,7 @@ struct compare {
 	int client_cpu, second_cpu, worker_cpu; /* the first, the last but one, the last allowed */
 	int cpu_count;
 	uint32_t slice_us; /* the daemon's default */
+	double load;	   /* average of the last minute before the start */
 
 	struct run run;			  /* the one going on */
 	struct run all[COMPARE_RUNS_MAX]; /* those that are over */
@@ -223,7 +225,9 @@ void rig_client_close(struct rig_client *client);
 int rig_submit(const struct rig_client *client, uint64_t offset, uint64_t length, uint64_t tag);
 /* Waits for one completion, which must have succeeded. */
 int rig_reap(struct rig *rig, struct dmasync_queue *queue, struct dmasync_completion *ret);
-/* The worker wakes up and looks for spin_us: an entry without bytes, submitted and awaited. */
+/* Of a daemon whose worker, once awake, looks for a millisecond, whatever it has learnt. */
+#define RIG_AWAKE "spin_us = 1000\nspin_min_us = 1000\n"
+/* The worker wakes up and looks on: an entry without bytes, submitted and awaited. */
 int rig_wake(struct rig *rig, const struct rig_client *client);
 
 /*
@@ -236,8 +240,8 @@ void rig_pin_beside(const struct compare *compare);
 /* To every CPU that was allowed at the start. */
 void rig_unpin(void);
 
-/* Fills in client_cpu, worker_cpu, cpu_count. Once, before the groups. */
-int rig_find_cpus(struct compare *compare);
+/* Fills in the CPUs and the load. Once, before the groups. */
+int rig_find_machine(struct compare *compare);
 
 /* -EINVAL with a sentence where there is one CPU. */
 int rig_needs_two(struct compare *compare);

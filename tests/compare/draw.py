@@ -29,7 +29,9 @@ set key below horizontal Left reverse textcolor rgb "#111827" font ",13"
 set encoding utf8
 """
 
-REDUCTION = (("daemon_us", "daemon, end to end"), ("one_barrier_us", "in-process, one barrier"),
+REDUCTION = (("daemon_us", "daemon, end to end"),
+             ("daemon_asleep_us", "daemon, its worker asleep at first"),
+             ("one_barrier_us", "in-process, one barrier"),
              ("libpmem_flush_drain_us", "libpmem, flush each and one drain"))
 
 PERCENTILES = (("p50_ns", "p50"), ("p90_ns", "p90"), ("p99_ns", "p99"), ("p99_9_ns", "p99.9"))

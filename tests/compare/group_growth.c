@@ -70,8 +70,8 @@ int group_growth(struct compare *compare)
 	if (r < 0)
 		return r;
 	r = rig_open(compare, &rig,
-		     "[limits]\nmax_buffer_bytes = 2G\nmax_total_buffer_bytes = 8G\n"
-		     "max_batch_lines = 1073741824\n");
+		     RIG_AWAKE "[limits]\nmax_buffer_bytes = 2G\nmax_total_buffer_bytes = 8G\n"
+			       "max_batch_lines = 1073741824\n");
 	if (r >= 0) {
 		dmasync_queue_params_init(&params);
 		params.spin_us = 10000;

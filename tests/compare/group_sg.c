@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A scatter-gather list in random order, every line dirty: in this process with a barrier per entry
- * and with one, by libpmem in its two ways, by the daemon end to end. They take turns, and who is
- * first changes from round to round. One thread.
+ * and with one, by libpmem in its two ways, by the daemon end to end, whose worker is awake or
+ * asleep. They take turns, and who is first changes from round to round. One thread.
  */
+#include "client/ctl/bench.h"
 #include "tests/compare/compare.h"
 #include "tests/compare/peer_pmem.h"
 
@@ -14,18 +15,23 @@ struct sg {
 	struct rig_client client;
 	struct bench_list list;
 	uint64_t *ways[WAYS];
-	uint64_t *worker, *submit; /* issue and barrier; writing and submitting */
+	/* of WAY_DAEMON: issue and barrier; writing and submitting; until it was fetched */
+	uint64_t *worker, *submit, *queued;
 	bool pmem;
 };
 
-/* The entries written, submitted and waited for; the worker is awake. */
-static int by_daemon(struct sg *sg, uint64_t round)
+/* The entries written, submitted and waited for. */
+static int by_daemon(struct sg *sg, enum way way, uint64_t round)
 {
 	struct dmasync_completion completion;
 	struct dmasync_batch *batch;
 	int64_t start, submitted;
-	int r = rig_wake(&sg->rig, &sg->client);
+	int r = 0;
 
+	if (way == WAY_DAEMON)
+		r = rig_wake(&sg->rig, &sg->client);
+	else if (!bench_worker_asleep(sg->client.queue))
+		r = compare_fail(sg->rig.compare, -EBUSY, "the worker does not fall asleep");
 	if (r < 0)
 		return r;
 	start = now_ns();
@@ -40,9 +46,12 @@ static int by_daemon(struct sg *sg, uint64_t round)
 		r = rig_reap(&sg->rig, sg->client.queue, &completion);
 	if (r < 0)
 		return r;
-	sg->ways[WAY_DAEMON][round] = (uint64_t)(now_ns() - start);
-	sg->submit[round] = (uint64_t)(submitted - start);
-	sg->worker[round] = completion.issue_ns + completion.barrier_ns;
+	sg->ways[way][round] = (uint64_t)(now_ns() - start);
+	if (way == WAY_DAEMON) {
+		sg->submit[round] = (uint64_t)(submitted - start);
+		sg->worker[round] = completion.issue_ns + completion.barrier_ns;
+		sg->queued[round] = completion.queued_ns;
+	}
 	if (completion.lines != sg->list.batches[1].lines)
 		return compare_fail(sg->rig.compare, -EIO, "the daemon cleaned %llu lines of %llu",
 				    (unsigned long long)completion.lines,
@@ -66,7 +75,8 @@ static int one_way(struct sg *sg, enum way way, uint64_t round)
 		sg->ways[way][round] = pmem_flush_each(&sg->list);
 		return 0;
 	case WAY_DAEMON:
-		return by_daemon(sg, round);
+	case WAY_ASLEEP:
+		return by_daemon(sg, way, round);
 	case WAYS:
 		break;
 	}
@@ -106,13 +116,14 @@ static void report(struct sg *sg, size_t size, uint32_t rounds)
 		{4096, ROW_SG4K_REDUCTION, ROW_SG4K_VS_LIBPMEM, ROW_SG4K_E2E_VS_LIBPMEM},
 	};
 	struct compare *compare = sg->rig.compare;
-	double *us = compare->run.way_us[size], worker, submit;
+	double *us = compare->run.way_us[size], worker, submit, queued;
 
 	for (int way = 0; way < WAYS; way++)
 		if (sg->pmem || (way != WAY_PERSIST && way != WAY_PMEM_FLUSH))
 			us[way] = percentiles_median(sg->ways[way], rounds) / 1e3;
 	worker = percentiles_median(sg->worker, rounds) / 1e3;
 	submit = percentiles_median(sg->submit, rounds) / 1e3;
+	queued = percentiles_median(sg->queued, rounds) / 1e3;
 
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		if (table[i].entry != entry_sizes[size])
@@ -124,7 +135,9 @@ static void report(struct sg *sg, size_t size, uint32_t rounds)
 		row_value(compare, row, "daemon end to end", "us", us[WAY_DAEMON]);
 		row_value(compare, row, "one barrier in-process", "us", us[WAY_ONE]);
 		row_value(compare, row, "submit", "us", submit);
+		row_value(compare, row, "queued", "us", queued);
 		row_value(compare, row, "worker", "us", worker);
+		row_value(compare, row, "end to end, worker asleep at first", "us", us[WAY_ASLEEP]);
 		row = table[i].worker;
 		if (row != ROWS && sg->pmem) {
 			row_set(compare, row, worker / us[WAY_PMEM_FLUSH]);
@@ -141,7 +154,10 @@ static void report(struct sg *sg, size_t size, uint32_t rounds)
 			row_value(compare, row, "libpmem persist per entry", "us", us[WAY_PERSIST]);
 			row_value(compare, row, "one barrier in-process", "us", us[WAY_ONE]);
 			row_value(compare, row, "submit", "us", submit);
+			row_value(compare, row, "queued", "us", queued);
 			row_value(compare, row, "worker", "us", worker);
+			row_value(compare, row, "end to end, worker asleep at first", "us",
+				  us[WAY_ASLEEP]);
 		}
 	}
 }
@@ -196,7 +212,8 @@ int group_sg(struct compare *compare)
 		sg.ways[way] = samples_new(compare->rounds);
 	sg.worker = samples_new(compare->rounds);
 	sg.submit = samples_new(compare->rounds);
-	r = rig_open(compare, &sg.rig, "");
+	sg.queued = samples_new(compare->rounds);
+	r = rig_open(compare, &sg.rig, RIG_AWAKE);
 	for (size_t size = 0; r >= 0 && size < ENTRY_SIZES; size++)
 		r = one_size(compare, &sg, size);
 	rig_close(&sg.rig);
@@ -204,5 +221,6 @@ int group_sg(struct compare *compare)
 		free(sg.ways[way]);
 	free(sg.worker);
 	free(sg.submit);
+	free(sg.queued);
 	return r;
 }

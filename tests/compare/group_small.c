@@ -118,7 +118,7 @@ int group_small(struct compare *compare)
 	if (r < 0)
 		return r;
 	list.count -= list.count % ENTRIES;
-	r = rig_open(compare, &rig, "");
+	r = rig_open(compare, &rig, RIG_AWAKE);
 	if (r >= 0) {
 		dmasync_queue_params_init(&params);
 		params.spin_us = 10000;

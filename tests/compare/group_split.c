@@ -87,9 +87,10 @@ int group_split(struct compare *compare)
 		r = bench_list_make(&list);
 	if (r < 0)
 		return r;
-	/* The last two: with two CPUs, one of them is the client's. */
-	snprintf(cpus, sizeof cpus, "%d,%d", compare->second_cpu, compare->worker_cpu);
-	r = rig_open_on(compare, &rig, cpus, "split_lines = 16384\n");
+	/* The last two; with two CPUs the second worker has the client's. The queue goes to the
+	 * first. */
+	snprintf(cpus, sizeof cpus, "%d,%d", compare->worker_cpu, compare->second_cpu);
+	r = rig_open_on(compare, &rig, cpus, "split_lines = 16384\nspin_min_us = 50\n");
 	if (r >= 0) {
 		dmasync_queue_params_init(&params);
 		params.units = list.units;

@@ -241,7 +241,7 @@ static int prepare(struct urgent *u)
 	struct dmasync_queue_params params;
 	/* A worker that looks on all the time: without bulk too nobody has to be woken. */
 	int r = rig_open(compare, &u->rig,
-			 "spin_us = 10000\n"
+			 "spin_us = 10000\nspin_min_us = 10000\n"
 			 "[limits]\nmax_buffer_bytes = 2G\nmax_total_buffer_bytes = 8G\n");
 
 	if (r < 0)

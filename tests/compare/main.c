@@ -207,7 +207,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	compare.slice_us = default_slice_us();
-	if (rig_find_cpus(&compare) < 0) {
+	if (rig_find_machine(&compare) < 0) {
 		fputs("dmasync-compare: sched_getaffinity() failed\n", stderr);
 		return 1;
 	}

@@ -6,6 +6,7 @@
 #include "tests/compare/compare.h"
 
 #define TEXT 32
+#define BUSY 0.5 /* of a load average: somebody else runs half of the time */
 
 /* Three digits that count: 0.043, 1.02, 97.1, 1046. */
 static const char *figure(char text[TEXT], double value)
@@ -30,6 +31,8 @@ static void machine_line(const struct compare *compare)
 	printf("%s, lines of %zu bytes, clean %.2f ns a (clean) line, barrier %.2f ns\n",
 	       compare->cache.ops.name, compare->cache.line, compare->cache.clean_ps / 1e3,
 	       compare->cache.barrier_ps / 1e3);
+	if (compare->load > BUSY)
+		printf("NOT IDLE: a load of %.2f before the start\n", compare->load);
 	printf("medians of %u rounds, the best of %u runs; noise: how far the worst run is from "
 	       "the best%s\n\n",
 	       compare->rounds, compare->runs,

@@ -20,6 +20,7 @@ static json *machine_json(const struct compare *compare)
 	json_add_int(object, "worker_cpu", compare->worker_cpu);
 	json_add_string(object, "line_operation", compare->cache.ops.name);
 	json_add_uint(object, "line_bytes", compare->cache.line);
+	json_add_decimal(object, "load", compare->load, 2);
 	json_add_decimal(object, "clean_ns", compare->cache.clean_ps / 1e3, 3);
 	json_add_decimal(object, "flush_ns", compare->cache.flush_ps / 1e3, 3);
 	json_add_decimal(object, "barrier_ns", compare->cache.barrier_ps / 1e3, 3);

@@ -13,12 +13,14 @@
 
 static cpu_set_t allowed;
 
-int rig_find_cpus(struct compare *compare)
+int rig_find_machine(struct compare *compare)
 {
 	if (sched_getaffinity(0, sizeof allowed, &allowed) < 0)
 		return -errno;
 	compare->client_cpu = compare->second_cpu = compare->worker_cpu = -1;
 	compare->cpu_count = CPU_COUNT(&allowed);
+	if (getloadavg(&compare->load, 1) != 1)
+		compare->load = 0;
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET((size_t)cpu, &allowed))
 			continue;

@@ -88,7 +88,7 @@ const uint32_t entry_sizes[ENTRY_SIZES] = {64, 256, 1024, 4096, 16384, 65536};
 const char *const way_keys[WAYS] = {
 	[WAY_PER_ENTRY] = "per_entry_us",     [WAY_ONE] = "one_barrier_us",
 	[WAY_PERSIST] = "libpmem_persist_us", [WAY_PMEM_FLUSH] = "libpmem_flush_drain_us",
-	[WAY_DAEMON] = "daemon_us",
+	[WAY_DAEMON] = "daemon_us",	      [WAY_ASLEEP] = "daemon_asleep_us",
 };
 
 const char *const series_keys[SERIES] = {
