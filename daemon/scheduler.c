@@ -271,8 +271,8 @@ static struct scheduler_node *take_turn(const struct scheduler *scheduler,
 			append(line, node);
 			return node;
 		}
-		wait_for_next_round(scheduler,
-				    node); /* overdrawn by a slice, or its flow is gone */
+		/* Overdrawn by a slice, or the flow whose turn it was is gone. */
+		wait_for_next_round(scheduler, node);
 	}
 }
 

@@ -280,10 +280,26 @@ static void map_refuses_impossible_sizes(void **state)
 	cache_simulated_unmap(NULL);
 }
 
+/* A cost, and nothing is left behind: the fd that is free is the same before and after. */
+static void cost_is_measured(void **state)
+{
+	uint32_t ps = 0;
+	int before = dup(0), after;
+
+	(void)state;
+	close(before);
+	assert_int_equal(cache_simulated_measure(&ps), 0);
+	after = dup(0);
+	close(after);
+	assert_int_equal(before, after);
+	assert_true(ps > 0);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cost_is_measured),
 		CASE(device_sees_stores_only_after_clean),
 		CASE(cpu_sees_the_device_only_after_flush),
 		CASE(clean_of_a_clean_line_leaves_the_device_alone),
