@@ -46,8 +46,8 @@ at_once=${VM_JOBS:-$(nproc)}
 run_case() {
   local name=$1 status=0
   kernel_name=lab cpu=neoverse-n1 modules= parameters= qemu= seconds=120 quick=yes smp=2 memory=1G count= device_tree= root=
-  . "$vm_dir/cases/$name.conf"
   log="$work/$name.log" share="$work/$name.share" counts="$work/$name.counts"
+  . "$vm_dir/cases/$name.conf"
   if [ "$kernel_name" = none ]; then
     run_host
     return
@@ -75,7 +75,11 @@ run_case() {
     (device_tree_make "$work/$name.dtb" "$cpu" "$smp" "$memory" "$device_tree") 2> "$work/$name.why" || return $?
     qemu="$qemu -dtb $work/$name.dtb"
   fi
-  [ -z "$count" ] || qemu="$qemu -plugin $plugin -d plugin -D $counts"
+  case $count in
+  '') ;;
+  stores) qemu="$qemu -plugin $plugin,stores=on -d plugin -D $counts" ;;
+  *) qemu="$qemu -plugin $plugin -d plugin -D $counts" ;;
+  esac
   began=$(date +%s)
   # shellcheck disable=SC2086
   VM_SMP=$smp VM_MEMORY=$memory boot "$kernel" "$initrd" "$share" "$cpu" "$log" "$seconds" "$parameters" $qemu || status=$?
@@ -117,7 +121,7 @@ report_case() {
   say "$(printf '%-22s %d passed, %d failed, %d skipped, %d s' "$name" "$p" "$f" "$s" "$took")"
 }
 
-names=
+names= share=
 for conf in "$vm_dir"/cases/*.conf; do
   name=$(basename "$conf" .conf)
   if [ -n "$wanted" ]; then

@@ -332,6 +332,33 @@ static void sync_needs_no_daemon(void)
 	harness_output_clear(&output);
 }
 
+/* The configuration says that the machine has Arm SI L1 4311569. */
+static void second_pass_issues_twice(void)
+{
+	struct harness_daemon daemon;
+	struct harness_output output;
+	json *document, *errata;
+
+	harness_daemon_start(&daemon, "[daemon]\nallow_simulated=yes\nsecond_pass=yes\n", NULL);
+	setenv("DMASYNC_SOCKET", daemon.socket, 1);
+	document = DOCUMENT("sync", "--json", "--scratch", "64K", "--memory", "simulated",
+			    "--backend", "simulated");
+	check_int(number(document, "lines"), 2 * 1024);
+	check_int(number(document, "bytes"), 65536);
+	check_int(number(document, "status"), 0);
+	json_object_put(document);
+
+	document = DOCUMENT("probe", "--json");
+	errata = member(member(document, "daemon"), "errata");
+	check_int((int64_t)json_object_array_length(errata), 1);
+	check_text(text(json_object_array_get_idx(errata, 0), "name"), "Arm SI L1 4311569");
+	json_object_put(document);
+	RUN(&output, "probe");
+	expect_text(output.out, "each line operation is issued twice, for erratum Arm SI L1");
+	harness_output_clear(&output);
+	harness_daemon_stop(&daemon);
+}
+
 static void sync_takes_an_fd_or_a_path(void)
 {
 	struct harness_daemon daemon;
@@ -746,6 +773,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(a_full_disk_is_no_success),
 	HARNESS_CASE(sync_tells_what_was_covered),
 	HARNESS_CASE(sync_needs_no_daemon),
+	HARNESS_CASE(second_pass_issues_twice),
 	HARNESS_CASE(sync_takes_an_fd_or_a_path),
 	HARNESS_CASE(what_cannot_be_synced_is_an_error),
 	HARNESS_CASE(stats_clients_and_batches_count),

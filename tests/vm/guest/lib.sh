@@ -71,6 +71,27 @@ bench_smoke() {
 	done
 }
 
+# Writes device memory by dmasync/iomem.h: counted, then a BAR of ivshmem-plain, then a UIO map.
+iomem_writes() {
+	"$build/tests/vm/write-blocks" || result write-blocks fail "status $?"
+	device=$(grep -l 0x1110 /sys/bus/pci/devices/*/device | head -1)
+	device=${device%/device}
+	# Memory decoding off (PCI's command register): what is written would be lost.
+	printf '\000\000' | dd of="$device/config" bs=1 seek=4 count=2 conv=notrunc 2> /dev/null
+	"$build/tests/vm/write-bar" "$device/resource2" 0 2> /tmp/refused
+	equal bar-not-enabled 1 $?
+	check bar-not-enabled-says-so grep -q "echo 1 > $device/enable" /tmp/refused
+	echo 1 > "$device/enable"
+	check bar-uncached "$build/tests/vm/write-bar" "$device/resource2" 0
+	check bar-write-combining "$build/tests/vm/write-bar" "$device/resource2_wc" 524288
+	check bench-iomem-bar "$ctl" bench iomem --rounds 1 --map "$device/resource2_wc" --offset 256K
+	"$build/tests/vm/write-bar" "$device/resource0_wc" 0 2> /tmp/refused
+	check bar-not-prefetchable grep -q "not prefetchable" /tmp/refused
+	check uio "$build/tests/vm/write-bar" /dev/uio0 0
+	"$build/tests/vm/write-bar" /dev/uio0 131072 2> /tmp/refused
+	check uio-range grep -q "map 0 has 131072 bytes" /tmp/refused
+}
+
 # What a kernel is: io_uring as the daemon's loop uses it, and whether it has dma-heaps and udmabuf.
 # kernel_features SETUP-OF-IO_URING HEAPS UDMABUF (yes or no)
 kernel_features() {
