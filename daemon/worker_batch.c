@@ -126,6 +126,7 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	}
 	dmasync_ring_copy_submission(&queue->ring, queue->fetched, &submission);
 	queue->fetched++;
+	KILL_POINT("fetch");
 	begin_batch(worker, batch);
 	batch->user_data = submission.user_data;
 	check_time(batch, submission.submit_ns, queue->created_ns);
@@ -217,6 +218,8 @@ static void issue_slice(void *argument)
 
 	slice->left = cache_batch_issue(&slice->batch->cache, slice->worker->params.cache,
 					slice->left, &slice->done);
+	if (!slice->done)
+		KILL_POINT("mid-issue");
 }
 
 static void fault(struct worker *worker, struct batch *batch)
@@ -256,6 +259,7 @@ static void execute_barrier(struct worker *worker, struct batch *batch)
 	worker->barriers++;
 	worker->unfinished_lines = 0;
 	counter_add(&worker->stats.barriers, 1);
+	KILL_POINT("barrier");
 }
 
 static void park(struct worker *worker, struct batch *batch)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "daemon/kill_point.h"
 #include "daemon/scheduler.h"
 #include "daemon/worker.h"
 #include "proto/spin.h"

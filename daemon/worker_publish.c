@@ -86,6 +86,7 @@ static void count_owner(struct batch_owner *owner, const struct dmasync_ring_com
 
 static void notify(struct queue *queue)
 {
+	KILL_POINT("wake");
 	/*
 	 * O_NONBLOCK: a full pipe has already signalled. EPIPE: the client is gone (SIGPIPE is
 	 * blocked), which the control thread learns by the socket.
@@ -118,6 +119,7 @@ static void publish(struct worker *worker, struct batch *batch,
 		struct queue *queue = batch->queue;
 
 		dmasync_ring_complete(&queue->ring, queue->completed++, completion);
+		KILL_POINT("publish");
 		if (dmasync_ring_take_sleeper(&queue->ring.header->client_sleeping))
 			notify(queue);
 	}

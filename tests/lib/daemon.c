@@ -37,20 +37,37 @@ static int bind_notify(char *path, size_t size)
 	return fd;
 }
 
+/* As systemd passes a socket: as fd 3, to this very process. */
+static void pass_socket(int listen_fd)
+{
+	char pid[16];
+
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_PID");
+	if (listen_fd < 0)
+		return;
+	snprintf(pid, sizeof pid, "%d", (int)getpid());
+	setenv("LISTEN_FDS", "1", 1);
+	setenv("LISTEN_PID", pid, 1);
+	if (listen_fd == 3)
+		fcntl(3, F_SETFD, 0);
+	else
+		dup2(listen_fd, 3);
+}
+
 static _Noreturn void execute(const char *program, const char *const *argv, const char *log,
-			      const char *notify)
+			      const char *notify, int listen_fd)
 {
 	int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setenv("NOTIFY_SOCKET", notify, 1);
-	unsetenv("LISTEN_FDS");
-	unsetenv("LISTEN_PID");
 	if (log_fd >= 0 && null_fd >= 0) {
 		dup2(null_fd, 0);
 		dup2(log_fd, 1);
 		dup2(log_fd, 2);
+		pass_socket(listen_fd); /* last: fd 3 may be one of those */
 		execv(program, (char *const *)argv);
 		fprintf(stderr, "%s: %s\n", program, strerror(errno));
 	}
@@ -100,8 +117,8 @@ static void await_ready(struct harness_daemon *daemon)
 	}
 }
 
-void harness_daemon_start_at(struct harness_daemon *daemon, const char *socket, const char *config,
-			     const char *const *options)
+static void start(struct harness_daemon *daemon, const char *socket, int listen_fd,
+		  const char *config, const char *const *options)
 {
 	const char *argv[OPTIONS_MAX + 6], *program = getenv("DMASYNCD");
 	char name[32], notify[108], *built = harness_built("daemon/dmasyncd");
@@ -138,10 +155,34 @@ void harness_daemon_start_at(struct harness_daemon *daemon, const char *socket, 
 	if (daemon->pid < 0)
 		fail_case("fork: %s", strerror(errno));
 	if (daemon->pid == 0)
-		execute(program, argv, daemon->log, notify);
+		execute(program, argv, daemon->log, notify, listen_fd);
 	await_ready(daemon);
 	free(config_path);
 	free(built);
+}
+
+void harness_daemon_start_at(struct harness_daemon *daemon, const char *socket, const char *config,
+			     const char *const *options)
+{
+	start(daemon, socket, -1, config, options);
+}
+
+int harness_listen(const char *socket_path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 ||
+	    listen(fd, SOMAXCONN) < 0)
+		fail_case("%s: %s", socket_path, strerror(errno));
+	return fd;
+}
+
+void harness_daemon_start_on(struct harness_daemon *daemon, const char *socket, int listen_fd,
+			     const char *config)
+{
+	start(daemon, socket, listen_fd, config, NULL);
 }
 
 void harness_daemon_start(struct harness_daemon *daemon, const char *config,

@@ -134,6 +134,11 @@ void harness_daemon_start(struct harness_daemon *daemon, const char *config,
 void harness_daemon_start_at(struct harness_daemon *daemon, const char *socket, const char *config,
 			     const char *const *options);
 
+/* A listening socket as a socket unit has it, and a daemon that is passed it. */
+int harness_listen(const char *socket);
+void harness_daemon_start_on(struct harness_daemon *daemon, const char *socket, int listen_fd,
+			     const char *config);
+
 /*
  * Waits for a notification line that starts with `prefix` ("STATUS=", "WATCHDOG=1") and copies it
  * into line; -ETIMEDOUT. Lines before it are dropped.
