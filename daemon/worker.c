@@ -28,8 +28,9 @@
  */
 static bool turn(struct worker *worker)
 {
-	bool worked = worker_watch_look(worker);
+	bool worked = worker->fetched || worker_watch_look(worker);
 
+	worker->fetched = false;
 	/* It stays in line where its next batch is there: only then is its turn not over. */
 	if (worker->served && !worker->served->flow.batch)
 		scheduler_remove(&worker->scheduler, &worker->served->flow);
@@ -95,8 +96,12 @@ static void look(struct worker *worker)
 {
 	if (worker->cancels || worker->fences || worker->stop)
 		return; /* looked at in a turn */
-	for (uint32_t i = 0; i < LOOKS_PER_CLOCK && nothing_to_do(worker); i++)
-		;
+	for (uint32_t i = 0; i < LOOKS_PER_CLOCK && !worker->fetched; i++) {
+		if (worker->settle || !mailbox_is_empty(&worker->commands) ||
+		    !mailbox_is_empty(&worker->jobs))
+			return;
+		worker->fetched = worker_watch_look(worker);
+	}
 }
 
 static void run(struct worker *worker)

@@ -66,6 +66,7 @@ struct worker {
 	uint32_t slice;		       /* credit of one: line operations and what costs as much */
 	uint32_t spent, paid;	       /* of this slice; and how much of it was charged */
 	struct queue *served;	       /* had the last slice */
+	bool fetched;		       /* by the idle loop: the next turn has something to do */
 	struct worker_command *syncs;  /* SYNC batches in work */
 	struct worker_command *graces; /* WORKER_BUFFER_GRACE, waiting */
 	struct worker_command *stops;  /* WORKER_CLIENT_STOP, waiting */

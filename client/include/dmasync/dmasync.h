@@ -272,7 +272,7 @@ struct dmasync_queue_params {
 	uint32_t depth;		  /* batches in flight, a power of two; init sets 64 */
 	uint32_t units;		  /* entries in flight (a strided one counts twice), a power of two;
 				   * init sets 4096 */
-	enum dmasync_class klass; /* init sets NORMAL */
+	enum dmasync_class klass; /* init sets NORMAL; REALTIME is not for everybody: -EPERM */
 	uint32_t spin_us;	  /* dmasync_wait() looks so long before it sleeps, less where
 				   * completions took longer of late; init sets 50. 0: never; at
 				   * most 1000000. Not used on a machine with one CPU, and while
