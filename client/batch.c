@@ -18,6 +18,8 @@ DMASYNC_PUBLIC int dmasync_batch_begin(struct dmasync_queue *queue, struct dmasy
 		return r;
 	if (queue->batch.open)
 		return -EBUSY;
+	if (queue->ds->fallback && !queue_in_flight(queue))
+		queue_choose_side(queue);
 	/*
 	 * A slot is free when its last completion was handed out, not when it was read: so the
 	 * stash of dmasync_sync() never needs room for more than depth of them.

@@ -15,6 +15,9 @@
 	(DMASYNC_IMPORT_DIRECT | DMASYNC_IMPORT_KERNEL | DMASYNC_IMPORT_COHERENT |                 \
 	 DMASYNC_IMPORT_SIMULATED)
 
+/* A handle may be taken for as long as another thread is busy giving it back. */
+#define ADD_TRIES 100u
+
 static int backend_of(struct dmasync *ds, uint32_t flags, enum dmasync_backend *ret)
 {
 	if (flags & ~(IMPORT_BACKENDS | DMASYNC_IMPORT_NO_CLEAN))
@@ -69,6 +72,49 @@ static int fill_request(struct dmasync *ds, uint32_t flags, struct dmasync_buffe
 	return r;
 }
 
+/* A life that is over before it began: the next daemon has to be told. */
+static int add_inline(struct dmasync *ds, int fd, const struct dmasync_buffer_add *request,
+		      struct dmasync_buffer_add_reply *ret, uint32_t *ret_life)
+{
+	*ret_life = ds->fallback ? control_life(ds) - 1 : control_life(ds);
+	return inline_buffer_add(ds, ds->in_process, fd, request, ret);
+}
+
+/* Tells the daemon of that life to forget a buffer. */
+static void remove_from_daemon(struct dmasync *ds, uint32_t life, uint32_t handle)
+{
+	struct dmasync_buffer_remove request = {.handle = handle};
+	struct dmasync_done_reply done;
+	struct control_reply reply = {.message = &done, .size = sizeof done};
+
+	if (life_is_up(life))
+		control_call_in(ds, life, DMASYNC_OP_BUFFER_REMOVE, &request.header, sizeof request,
+				-1, &reply);
+}
+
+/*
+ * The other side knows it by the same handle, so that entries in a ring are right on either.
+ * -EAGAIN: the handle is taken there, by a buffer that another daemon had given it to and that is
+ * about to go.
+ */
+static int add_to_fallback(struct dmasync *ds, int fd, struct dmasync_buffer_add *request,
+			   const struct dmasync_buffer_add_reply *added, uint32_t life)
+{
+	struct dmasync_buffer_add_reply own;
+	int r;
+
+	request->handle = added->handle;
+	request->flags |= DMASYNC_BUFFER_NO_CLEAN; /* the daemon has cleaned it */
+	r = inline_buffer_add(ds, ds->in_process, fd, request, &own);
+	if (r == 0 && own.handle != added->handle) {
+		inline_buffer_remove(ds->in_process, own.handle);
+		r = -EAGAIN;
+	}
+	if (r < 0)
+		remove_from_daemon(ds, life, added->handle);
+	return r;
+}
+
 static int add(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer_add_reply *ret,
 	       uint32_t *ret_life)
 {
@@ -78,16 +124,17 @@ static int add(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer
 
 	if (r < 0)
 		return r;
-	if (ds->in_process) {
-		*ret_life = control_life(ds);
-		return inline_buffer_add(ds, ds->in_process, fd, &request, ret);
-	}
+	if (ds->in_process && !ds->fallback)
+		return add_inline(ds, fd, &request, ret, ret_life);
 	r = control_call(ds, DMASYNC_OP_BUFFER_ADD, &request.header, sizeof request, fd, &reply);
+	if (r == -ENOTCONN && ds->fallback)
+		return add_inline(ds, fd, &request, ret, ret_life);
 	if (r < 0)
 		return r;
 	control_text(ret->exporter, sizeof ret->exporter);
 	*ret_life = reply.life;
-	return check_reply(ds, ret);
+	r = check_reply(ds, ret);
+	return r == 0 && ds->fallback ? add_to_fallback(ds, fd, &request, ret, reply.life) : r;
 }
 
 /* A daemon's answer about a buffer; life_lock where others may look at it already. */
@@ -178,7 +225,7 @@ int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_mem
 {
 	struct dmasync_buffer *buffer = calloc(1, sizeof *buffer);
 	struct dmasync_buffer_add_reply reply = {0};
-	uint32_t life = 0;
+	uint32_t life = 0, tries = 0;
 	int r = buffer ? 0 : -ENOMEM;
 
 	if (buffer) {
@@ -188,9 +235,11 @@ int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_mem
 		buffer->import_flags = flags;
 		pthread_mutex_init(&buffer->map_lock, NULL);
 	}
-	do {
-		if (r == 0)
-			r = add(ds, fd, flags, &reply, &life);
+	for (bool linked = false; !linked;) {
+		do {
+			if (r == 0)
+				r = add(ds, fd, flags, &reply, &life);
+		} while (r == -EAGAIN && tries++ < ADD_TRIES && (r = 0) == 0);
 		if (r < 0) {
 			free(buffer);
 			close_fd(fd);
@@ -199,7 +248,10 @@ int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_mem
 		buffer->handle = reply.handle;
 		buffer->bytes = reply.size;
 		fill_in(buffer, &reply);
-	} while (!buffer_link(buffer, life));
+		linked = buffer_link(buffer, life);
+		if (!linked && ds->fallback)
+			inline_buffer_remove(ds->in_process, buffer->handle);
+	}
 	*ret = buffer;
 	return 0;
 }
@@ -274,22 +326,18 @@ DMASYNC_PUBLIC void *dmasync_buffer_map_device(struct dmasync_buffer *buffer)
 
 DMASYNC_PUBLIC void dmasync_buffer_destroy(struct dmasync_buffer *buffer)
 {
-	struct dmasync_buffer_remove request = {0};
-	struct dmasync_done_reply done;
-	struct control_reply reply = {.message = &done, .size = sizeof done};
 	uint32_t life;
 
 	if (!buffer || !fork_guard_ok(buffer->ds))
 		return;
 	/* The daemon refuses a batch that it fetches after the removal: let it fetch them first. */
 	queues_drain(buffer->ds);
-	request.handle = buffer->handle;
 	life = buffer_unlink(buffer);
+	/* Here first: while the daemon has not given the handle to another, nobody asks for it. */
 	if (buffer->ds->in_process)
 		inline_buffer_remove(buffer->ds->in_process, buffer->handle);
-	else if (life_is_up(life))
-		control_call_in(buffer->ds, life, DMASYNC_OP_BUFFER_REMOVE, &request.header,
-				sizeof request, -1, &reply);
+	if (!buffer->ds->in_process || buffer->ds->fallback)
+		remove_from_daemon(buffer->ds, life, buffer->handle);
 	if (buffer->cpu)
 		munmap(buffer->cpu, (size_t)buffer->bytes);
 	if (buffer->device)

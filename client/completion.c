@@ -119,6 +119,8 @@ static bool daemon_gone(struct dmasync_queue *queue)
 
 	if (!queue_current(queue))
 		return true;
+	if (queue->in_process)
+		return false;
 	now = now_ns();
 	if (now < queue->next_check_ns && queue->epoll_fd < 0)
 		return false;

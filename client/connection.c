@@ -14,7 +14,8 @@
 #include "client/internal.h"
 
 #define CONNECT_TIMEOUT_MS 2000
-#define CONNECT_FLAGS (DMASYNC_INLINE | DMASYNC_INLINE_SIMULATED | DMASYNC_NO_RECONNECT)
+#define CONNECT_FLAGS                                                                              \
+	(DMASYNC_INLINE | DMASYNC_INLINE_FALLBACK | DMASYNC_INLINE_SIMULATED | DMASYNC_NO_RECONNECT)
 #define CONNECT_UNIT "start it with: systemctl start dmasyncd.socket"
 
 DMASYNC_PUBLIC void dmasync_connect_params_init(struct dmasync_connect_params *params)
@@ -149,20 +150,75 @@ static int shake_hands(struct dmasync *ds, uint64_t required, int64_t deadline)
 	return r < 0 ? r : connection_check_hello(ds, &ds->hello, required);
 }
 
-/* Nobody to connect to: the library does the work itself. */
+/* The library does the work itself: always, or while nobody answers. */
 static int start_inline(struct dmasync *ds, const struct dmasync_connect_params *params)
 {
-	int r = inline_side_create(params->flags & DMASYNC_INLINE_SIMULATED, &ds->in_process);
 	uint64_t missing;
 
-	if (r < 0)
-		return control_error(ds, r, "no memory for inline mode");
 	inline_hello(ds->in_process, &ds->hello);
 	missing = params->features_required & ~ds->hello.features;
 	if (missing)
 		return control_error(ds, -EOPNOTSUPP, "inline mode lacks required features 0x%llx",
 				     (unsigned long long)missing);
+	/* Of a daemon that comes later: what was asked for, and what the calls need. */
+	ds->features_wanted = params->features_required | DMASYNC_FEATURE_STRIDED;
 	return 0;
+}
+
+static int make_inline_side(struct dmasync *ds, const struct dmasync_connect_params *params)
+{
+	int r = inline_side_create(params->flags & DMASYNC_INLINE_SIMULATED, &ds->in_process);
+
+	if (r < 0)
+		return control_error(ds, r, "no memory for inline mode");
+	ds->fallback = params->flags & DMASYNC_INLINE_FALLBACK;
+	ds->in_process->compact = ds->fallback;
+	return 0;
+}
+
+static int find_daemon(struct dmasync *ds, const struct dmasync_connect_params *params,
+		       int64_t deadline)
+{
+	int r = open_socket(ds, deadline);
+
+	if (r == 0)
+		r = shake_hands(ds, params->features_required, deadline);
+	ds->features_wanted = ds->hello.features;
+	return r;
+}
+
+/* Nobody is there; other failures are an answer. */
+static bool nobody_answers(int error)
+{
+	return error == -ENOENT || error == -ECONNREFUSED || error == -ETIMEDOUT ||
+	       error == -ECONNRESET;
+}
+
+static int start(struct dmasync *ds, const struct dmasync_connect_params *params, int64_t deadline)
+{
+	int r = 0;
+
+	if (params->flags & (DMASYNC_INLINE | DMASYNC_INLINE_FALLBACK))
+		r = make_inline_side(ds, params);
+	if (r < 0)
+		return r;
+	if (params->flags & DMASYNC_INLINE) {
+		atomic_init(&ds->life, 1);
+		return start_inline(ds, params);
+	}
+	r = find_daemon(ds, params, deadline);
+	if (r == 0) {
+		ds->link.up_ns = now_ns();
+		atomic_init(&ds->life, 1);
+		return 0;
+	}
+	if (!ds->fallback || !nobody_answers(r))
+		return r;
+	/* As if one had gone. */
+	atomic_init(&ds->life, 2);
+	r = start_inline(ds, params);
+	reconnect_begin_without(ds);
+	return r;
 }
 
 static void connection_free(struct dmasync *ds)
@@ -227,6 +283,12 @@ static int check_params(const struct dmasync_connect_params *params)
 		give_text(params, text);
 		return -EINVAL;
 	}
+	if (params->flags & DMASYNC_INLINE_FALLBACK &&
+	    params->flags & (DMASYNC_INLINE | DMASYNC_NO_RECONNECT)) {
+		give_text(params, "DMASYNC_INLINE_FALLBACK excludes DMASYNC_INLINE and "
+				  "DMASYNC_NO_RECONNECT");
+		return -EINVAL;
+	}
 	if (params->reserved) {
 		give_text(params, "reserved of struct dmasync_connect_params must be 0");
 		return -EINVAL;
@@ -253,19 +315,12 @@ DMASYNC_PUBLIC int dmasync_connect_with(const struct dmasync_connect_params *par
 		return r;
 	}
 	deadline += (int64_t)ds->connect_timeout_ms * 1000000;
-	if (own.flags & DMASYNC_INLINE)
-		r = start_inline(ds, &own);
-	else
-		r = open_socket(ds, deadline);
-	if (r == 0 && !ds->in_process)
-		r = shake_hands(ds, own.features_required, deadline);
+	r = start(ds, &own, deadline);
 	if (r < 0) {
 		give_text(&own, ds->error_text);
 		connection_free(ds);
 		return r;
 	}
-	ds->link.up_ns = now_ns();
-	atomic_init(&ds->life, 1);
 	*ret = ds;
 	return 0;
 }

@@ -75,7 +75,8 @@ int control_break(struct dmasync *ds, uint32_t life, int error)
 int control_end(struct dmasync *ds, int error)
 {
 	pthread_mutex_lock(&ds->life_lock);
-	atomic_store_explicit(&ds->ended, 1, memory_order_relaxed);
+	/* In-process it goes on: the next daemon may be one of another kind. */
+	atomic_store_explicit(&ds->ended, !ds->fallback, memory_order_relaxed);
 	if (life_is_up(atomic_load_explicit(&ds->life, memory_order_relaxed)))
 		end_life(ds);
 	pthread_mutex_unlock(&ds->life_lock);

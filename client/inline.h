@@ -22,6 +22,7 @@ struct inline_side {
 	/* constant */
 	struct cache cache;
 	bool allow_simulated;
+	bool compact; /* the lowest free place for a handle, as a small daemon could give too */
 	uint64_t max_batch_lines;
 	uint32_t fence_timeout_ms;
 
@@ -51,8 +52,8 @@ void inline_side_free(struct inline_side *side);
 void inline_hello(const struct inline_side *side, struct dmasync_hello_reply *ret);
 
 /*
- * As a daemon handles BUFFER_ADD, with the same answer; the sentence of a failure goes into the
- * connection's error text. The fd stays the caller's.
+ * As a daemon handles BUFFER_ADD, with the same answer, a handle that is asked for included; the
+ * sentence of a failure goes into the connection's error text. The fd stays the caller's.
  */
 int inline_buffer_add(struct dmasync *ds, struct inline_side *side, int fd,
 		      const struct dmasync_buffer_add *request,

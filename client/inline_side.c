@@ -146,7 +146,10 @@ int inline_buffer_add(struct dmasync *ds, struct inline_side *side, int fd,
 		free(buffer);
 		return r;
 	}
+	buffer->handle = request->handle;
 	pthread_mutex_lock(&side->lock);
+	if (side->compact)
+		side->buffers.next_index = 0;
 	added = buffer_table_add(&side->buffers, buffer);
 	pthread_mutex_unlock(&side->lock);
 	if (!added) {

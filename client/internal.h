@@ -64,6 +64,7 @@ struct dmasync {
 	_Atomic uint32_t life;
 	_Atomic int ended;	      /* 1: there will be no other life; never goes back */
 	_Atomic int64_t next_look_ns; /* before it a step back to a daemon does nothing */
+	_Atomic bool unanswered;      /* the last attempt at a daemon came to nothing */
 	_Atomic uint64_t restarts, replayed;
 
 	/* Held for moments only: changes of life and of what the callback was told. */
@@ -81,6 +82,8 @@ struct dmasync {
 
 	/* Inline mode: what is in the daemon's place (inline.h). NULL: nothing is. */
 	struct inline_side *in_process;
+	bool fallback; /* it is so while none answers: every buffer is known to both sides */
+	uint64_t features_wanted; /* of a daemon that takes over */
 
 	pthread_mutex_t text_lock;
 	char error_text[CLIENT_ERROR_TEXT_SIZE];
@@ -329,7 +332,21 @@ int reconnect_step(struct dmasync *ds);
 /* Errors of a daemon that is starting or stopping, or full for the moment; others stay. */
 bool reconnect_may_pass(int error);
 
-/* Steps until one is connected. -ETIMEDOUT at the deadline, or another negative errno. */
+/*
+ * No daemon, and the last look was in vain: DMASYNC_INLINE_FALLBACK does the work. False for every
+ * other connection.
+ */
+static inline bool reconnect_falls_back(struct dmasync *ds)
+{
+	return ds->fallback && !life_is_up(control_life(ds)) &&
+	       atomic_load_explicit(&ds->unanswered, memory_order_relaxed);
+}
+
+/* There is no daemon at connect: as if one had just gone, and the first look had been in vain. */
+void reconnect_begin_without(struct dmasync *ds);
+
+/* Steps until one is connected. -ENOTCONN: reconnect_falls_back(). -ETIMEDOUT at the deadline, or
+ * another negative errno. */
 int reconnect_until(struct dmasync *ds, int64_t deadline);
 
 /* ---- buffer.c, allocate.c ---- */
@@ -356,10 +373,11 @@ int buffer_alloc_from(struct dmasync *ds, const struct dmasync_buffer_params *pa
 /* 0, or why the queue can be used no more. */
 int queue_check(const struct dmasync_queue *queue);
 
-/* Its ends are of the life that is. */
+/* Its ends are of the life that is, or the library's own. */
 static inline bool queue_current(const struct dmasync_queue *queue)
 {
-	return atomic_load_explicit(&queue->ds->life, memory_order_relaxed) == queue->life;
+	return queue->in_process ||
+	       atomic_load_explicit(&queue->ds->life, memory_order_relaxed) == queue->life;
 }
 
 static inline bool queue_in_flight(const struct dmasync_queue *queue)
@@ -370,6 +388,9 @@ static inline bool queue_in_flight(const struct dmasync_queue *queue)
 /* Asks the daemon for the ends of a queue, in this life, or in any where it is 0. */
 int queue_ends_create(struct dmasync *ds, uint32_t life, const struct dmasync_ring_layout *layout,
 		      enum dmasync_class klass, struct queue_ends *ret);
+/* Makes ends of its own: the library does the work. */
+int queue_ends_create_inline(struct dmasync *ds, const struct dmasync_ring_layout *layout,
+			     struct queue_ends *ret);
 void queue_ends_free(struct queue_ends *ends);
 /* What the queue has, and the way back; its thread, under queues_lock once it is linked. */
 void queue_ends_of(const struct dmasync_queue *queue, struct queue_ends *ret);
@@ -386,6 +407,12 @@ void queues_drain(struct dmasync *ds);
  * something to read first. Negative: there will be no other daemon. The queue's thread.
  */
 int queue_recover(struct dmasync_queue *queue);
+
+/*
+ * DMASYNC_INLINE_FALLBACK, nothing in flight and no batch open: the queue goes to the side that
+ * works.
+ */
+void queue_choose_side(struct dmasync_queue *queue);
 
 /* When the next step makes sense. */
 int64_t queue_next_look(struct dmasync_queue *queue);

@@ -376,8 +376,8 @@ int queue_ends_create(struct dmasync *ds, uint32_t life, const struct dmasync_ri
 }
 
 /* A ring of the same layout in private memory, and the library in the worker's place. */
-static int create_inline(struct dmasync *ds, const struct dmasync_ring_layout *layout,
-			 struct queue_ends *ret)
+int queue_ends_create_inline(struct dmasync *ds, const struct dmasync_ring_layout *layout,
+			     struct queue_ends *ret)
 {
 	struct queue_ends ends = {
 		.life = control_life(ds),
@@ -435,8 +435,11 @@ DMASYNC_PUBLIC int dmasync_queue_create(struct dmasync *ds,
 	queue = queue_new(ds, own.depth);
 	if (!queue)
 		return control_error(ds, -ENOMEM, "no memory for a queue of depth %u", own.depth);
-	r = ds->in_process ? create_inline(ds, &layout, &ends)
-			   : queue_ends_create(ds, 0, &layout, own.klass, &ends);
+	r = -ENOTCONN;
+	if (!ds->in_process || ds->fallback)
+		r = queue_ends_create(ds, 0, &layout, own.klass, &ends);
+	if (r == -ENOTCONN && ds->in_process)
+		r = queue_ends_create_inline(ds, &layout, &ends);
 	if (r < 0) {
 		queue_free(queue);
 		return r;

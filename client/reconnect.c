@@ -24,7 +24,7 @@
 
 static enum dmasync_state state_of(struct dmasync *ds)
 {
-	if (ds->in_process)
+	if ((ds->in_process && !ds->fallback) || reconnect_falls_back(ds))
 		return DMASYNC_STATE_INLINE;
 	if (control_broken(ds))
 		return DMASYNC_STATE_BROKEN;
@@ -63,6 +63,7 @@ static void schedule(struct dmasync *ds, int64_t now)
 	int64_t half = ds->link.pause_ns / 2;
 
 	look_again(ds, now + half + now % (half + 1));
+	atomic_store_explicit(&ds->unanswered, true, memory_order_relaxed);
 	ds->link.pause_ns *= 2;
 	if (ds->link.pause_ns > PAUSE_LAST_NS)
 		ds->link.pause_ns = PAUSE_LAST_NS;
@@ -96,7 +97,8 @@ bool reconnect_may_pass(int error)
 /* An attempt that came to nothing: 0, or the error where it was the last one. */
 static int fail(struct dmasync *ds, int64_t now, int error)
 {
-	if (!reconnect_may_pass(error))
+	/* One that cannot take over is as none, for who can do without. */
+	if (!reconnect_may_pass(error) && !ds->fallback)
 		return end(ds, error);
 	shutdown(ds->socket, SHUT_RDWR);
 	ds->link.state = LINK_DOWN;
@@ -110,6 +112,7 @@ static void lose(struct dmasync *ds, int64_t now)
 
 	link->state = LINK_DOWN;
 	link->lost_ns = now;
+	atomic_store_explicit(&ds->unanswered, false, memory_order_relaxed);
 	/* At once; but where a daemon was there for a moment only, as if it had never been. */
 	if (link->pause_ns == 0 || now - link->up_ns > PAUSE_LAST_NS) {
 		link->pause_ns = PAUSE_FIRST_NS;
@@ -119,12 +122,20 @@ static void lose(struct dmasync *ds, int64_t now)
 	}
 }
 
+void reconnect_begin_without(struct dmasync *ds)
+{
+	int64_t now = now_ns();
+
+	lose(ds, now);
+	schedule(ds, now);
+}
+
 static int send_hello(struct dmasync *ds, int64_t now)
 {
 	struct dmasync_hello hello;
 	int r;
 
-	connection_fill_hello(ds, ds->hello.features, &hello);
+	connection_fill_hello(ds, ds->features_wanted, &hello);
 	r = control_send(ds, DMASYNC_OP_HELLO, &hello.header, sizeof hello, -1, now);
 	if (r < 0)
 		return fail(ds, now, r);
@@ -262,7 +273,7 @@ static int greet(struct dmasync *ds, int64_t now)
 	}
 	r = control_await(ds, DMASYNC_OP_HELLO, ds->link.cookie, &reply, now);
 	if (r == 0)
-		r = connection_check_hello(ds, &hello, ds->hello.features);
+		r = connection_check_hello(ds, &hello, ds->features_wanted);
 	if (r == 0)
 		r = compare(ds, &hello);
 	if (r == 0)
@@ -291,7 +302,8 @@ static int step(struct dmasync *ds)
 		return 0;
 	if (link->state == LINK_GREETING)
 		return greet(ds, now);
-	if (ds->give_up_ms && now - link->lost_ns > (int64_t)ds->give_up_ms * 1000000)
+	if (ds->give_up_ms && !ds->fallback &&
+	    now - link->lost_ns > (int64_t)ds->give_up_ms * 1000000)
 		return end(ds, -ECONNRESET); /* the last attempt has said why */
 	return attempt(ds, now);
 }
@@ -322,6 +334,8 @@ int reconnect_until(struct dmasync *ds, int64_t deadline)
 
 		if (r != 0)
 			return r < 0 ? r : 0;
+		if (reconnect_falls_back(ds))
+			return -ENOTCONN;
 		now = now_ns();
 		if (now >= deadline)
 			return -ETIMEDOUT; /* the last attempt has said why */

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "client/inline.h"
 #include "client/internal.h"
 
 /*
@@ -120,11 +121,15 @@ static void move(struct dmasync_queue *queue, const struct queue_ends *ends,
 	atomic_fetch_add_explicit(&ds->replayed, count, memory_order_relaxed);
 	queue_ends_free(&old);
 	free(old_slots);
-	if (count && dmasync_ring_is_sleeping(&queue->worker_page->sleeping))
+	if (queue->in_process) {
+		if (!inline_worker_run(queue->in_process))
+			queue->error = -EPROTO;
+	} else if (count && dmasync_ring_is_sleeping(&queue->worker_page->sleeping)) {
 		doorbell_ring(queue);
+	}
 }
 
-/* 1, 0: later, or an error that has ended the connection. */
+/* `life` 0: to the library itself. 1, 0: later, or an error that has ended the connection. */
 static int attach(struct dmasync_queue *queue, uint32_t life)
 {
 	struct dmasync *ds = queue->ds;
@@ -135,15 +140,18 @@ static int attach(struct dmasync_queue *queue, uint32_t life)
 
 	if (r == 0 && !dmasync_ring_layout(queue->ring.depth, queue->ring.unit_count, &layout))
 		r = -EINVAL;
-	if (r == 0)
+	if (r == 0 && life)
 		r = queue_ends_create(ds, life, &layout, queue->klass, &ends);
+	else if (r == 0)
+		r = queue_ends_create_inline(ds, &layout, &ends);
 	if (r == 0) {
 		submit_again(queue, &ends.ring, slots);
 		move(queue, &ends, slots);
 		return 1;
 	}
 	free(slots);
-	if (reconnect_may_pass(r)) {
+	/* With a side of our own to stay on, a daemon's refusal is no end. */
+	if (reconnect_may_pass(r) || ds->fallback) {
 		attach_later(queue);
 		return 0;
 	}
@@ -165,13 +173,16 @@ int queue_recover(struct dmasync_queue *queue)
 		return r;
 	}
 	life = control_life(ds);
-	if (r == 0 || !life_is_up(life))
-		return 0;
-	if (queue->life == life)
+	if (r == 0 || !life_is_up(life)) {
+		if (!reconnect_falls_back(ds))
+			return 0;
+		life = 0;
+	}
+	if (life ? queue->life == life && !queue->in_process : queue->in_process != NULL)
 		return 1;
 	if (now_ns() < queue->next_attach_ns)
 		return 0;
-	if (!let_go(queue)) {
+	if (!queue->in_process && !let_go(queue)) {
 		attach_later(queue);
 		return 0;
 	}
@@ -219,4 +230,21 @@ void queue_mark_replayed(struct dmasync_queue *queue, struct dmasync_completion 
 		completion->queued_ns += (uint64_t)slot->late_ns;
 	queue->replayed--;
 	queue->attempts = 0;
+}
+
+void queue_choose_side(struct dmasync_queue *queue)
+{
+	struct dmasync *ds = queue->ds;
+	uint32_t life = control_life(ds);
+
+	if (life_is_up(life)) {
+		if (queue->life == life && !queue->in_process)
+			return;
+	} else if (queue->in_process &&
+		   now_ns() < atomic_load_explicit(&ds->next_look_ns, memory_order_relaxed)) {
+		return; /* the daemon is looked for now and then, not with every batch */
+	}
+	queue_recover(queue);
+	/* A submit tells nobody by itself: who polls must be watching the new ends by then. */
+	queue_fd_settle(queue, false);
 }

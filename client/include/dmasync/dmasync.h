@@ -87,7 +87,17 @@ void dmasync_connect_params_init(struct dmasync_connect_params *params);
  * operations that CPU and kernel say they have, and a fault on a mapping is the application's.
  */
 #define DMASYNC_INLINE (1u << 0)
-/* With the above: simulated buffers are allowed, as by a daemon's allow_simulated. For tests. */
+/*
+ * The same while no daemon answers. A queue changes sides when a batch is begun and nothing is in
+ * flight on it: to this process once a daemon is gone and the next look finds none, back once one
+ * has answered. What was in flight with a daemon that went is submitted again to whoever answers
+ * first, the next daemon or this process: no side has it then. Each batch completes exactly once,
+ * in its order, and says who did it. No daemon at connect is no error. Every buffer is registered
+ * on both sides. A daemon that cannot take over is as none.
+ */
+#define DMASYNC_INLINE_FALLBACK (1u << 1)
+/* With one of the above: simulated buffers are allowed, as by a daemon's allow_simulated. For
+ * tests. */
 #define DMASYNC_INLINE_SIMULATED (1u << 2)
 /* The connection breaks with its daemon: calls return -ECONNRESET, nothing is replayed. */
 #define DMASYNC_NO_RECONNECT (1u << 3)
