@@ -9,6 +9,7 @@
 #   make compare    measure beside other software, in minutes: a table, build/compare.json
 #                   (COMPARE_OPTIONS=--help); compare-check: fail where it became worse;
 #                   compare-baseline, compare-pictures: of the last make compare
+#   make chaos      kill daemon and clients all the time for SECONDS=60, count what became of it
 #   make deps       only install what is missing
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -24,6 +25,7 @@ TEST_OPTIONS =
 DEMO_OPTIONS =
 COMPARE_OPTIONS =
 TARGETS =
+SECONDS = 60
 
 setup_options = $(if $(PREFIX),--prefix=$(PREFIX)) $(MESON_OPTIONS)
 
@@ -71,6 +73,12 @@ check: test-deps
 	@$(MAKE) --no-print-directory compile
 	$(MESON) test -C $(BUILD) --no-rebuild --print-errorlogs $(TEST_OPTIONS)
 
+chaos_targets = chaos:executable daemon/dmasyncd:executable
+
+chaos: test-deps
+	@$(MAKE) --no-print-directory compile TARGETS='$(chaos_targets)'
+	CHAOS_SECONDS=$(SECONDS) $(BUILD)/tests/chaos/chaos
+
 check-vm check-vm-all:
 	@scripts/install-deps.sh vm
 	tests/vm/check.sh $(if $(filter %-all,$@),--all) $(CASES)
@@ -106,5 +114,5 @@ install: compile
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel \
+.PHONY: all chaos configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel \
 	compare compare-check compare-baseline compare-pictures install clean
