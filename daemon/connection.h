@@ -94,8 +94,7 @@ struct client {
 	struct worker_command **stops; /* by worker index: made when it first serves this client;
 					* context: set while it is with the worker */
 
-	uint64_t *watch_cursors; /* by worker index; NULL: does not watch */
-	uint64_t watch_cookie;
+	struct watch *watching; /* handle_records.c; NULL: does not watch */
 };
 
 /* The state of all connections; daemon->serving. */

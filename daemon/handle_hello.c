@@ -19,6 +19,33 @@ static uint64_t features(const struct daemon *daemon)
 	return bits;
 }
 
+/* "simulated, kernel", and bits of a later protocol as a number. */
+static const char *name_features(uint64_t bits, char *text, size_t size)
+{
+	static const struct {
+		uint64_t bit;
+		const char *word;
+	} rows[] = {
+#define ROW_(feature, name) {feature, name},
+		DMASYNC_FEATURES(ROW_)
+#undef ROW_
+	};
+	size_t length = 0;
+
+	*text = 0;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0] && length < size; i++) {
+		if (!(bits & rows[i].bit))
+			continue;
+		bits &= ~rows[i].bit;
+		length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
+					   rows[i].word);
+	}
+	if (bits && length < size)
+		snprintf(text + length, size - length, "%sunknown ones (%#llx)", length ? ", " : "",
+			 (unsigned long long)bits);
+	return text;
+}
+
 /* Into logs and onto terminals: what is not printable ASCII becomes a question mark. */
 static void copy_name(char to[DMASYNC_NAME_SIZE], const char from[DMASYNC_NAME_SIZE])
 {
@@ -52,10 +79,11 @@ void handle_hello(struct client *client, struct request *request)
 		return;
 	}
 	if (missing) {
+		char words[128];
+
 		client_error(client, request->opcode, request->cookie, -EOPNOTSUPP,
-			     "the client requires features %#llx that this daemon does not have "
-			     "(DMASYNC_FEATURE_*)",
-			     (unsigned long long)missing);
+			     "the client requires features that this daemon does not have here: %s",
+			     name_features(missing, words, sizeof words));
 		return;
 	}
 	if (hello->name[DMASYNC_NAME_SIZE - 1]) {

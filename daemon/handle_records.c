@@ -95,8 +95,64 @@ void handle_batches(struct client *client, struct request *request)
 
 /* ---- WATCH ---- */
 
+struct watch {
+	uint64_t cookie;
+	/* Of the client's own batches, for one who may see no others: */
+	uint64_t base;			   /* completed when the watch began */
+	uint64_t seen;			   /* records sent */
+	uint64_t told;			   /* lost records told of */
+	uint64_t overwritten;		   /* before they were read, anybody's */
+	uint64_t cursors[CONFIG_CPUS_MAX]; /* by worker index */
+};
+
+/* Batches of the client whose records are written. */
+static uint64_t own_batches(const struct client *client)
+{
+	/* Acquire: pairs with the release in count_owner(): the record comes before the count. */
+	return atomic_load_explicit(&client->owner.batches, memory_order_acquire);
+}
+
 /*
- * One event of at most a page. The cursors go on only once it is sent: what a slow reader misses is
+ * Whose the overwritten records were is not known any more, and others' are none of this client's
+ * business. So its own are those of its batches, as counted before the records were read, that it
+ * has not seen; never more than were overwritten. `all_read`: no record is left for the next event.
+ */
+static uint64_t own_lost(const struct watch *watch, uint64_t batches, bool all_read)
+{
+	uint64_t completed = batches - watch->base;
+	uint64_t lost = completed > watch->seen ? completed - watch->seen : 0;
+
+	if (!all_read)
+		return watch->told;
+	if (lost > watch->overwritten)
+		lost = watch->overwritten;
+	return lost > watch->told ? lost : watch->told;
+}
+
+/* Reads on to a page of records; false: some may be left. */
+static bool read_page(const struct client *client, struct watch *watch,
+		      struct dmasync_batch_record *records, uint32_t *ret_count)
+{
+	const struct daemon *daemon = client->daemon;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		while (count < DMASYNC_BATCHES_PAGE) {
+			uint32_t got = records_read(
+				worker_records(daemon->workers[i]), &watch->cursors[i],
+				DMASYNC_BATCHES_PAGE - count, records + count, &watch->overwritten);
+
+			if (!got)
+				break;
+			count += filter(client, records + count, got);
+		}
+	}
+	*ret_count = count;
+	return count < DMASYNC_BATCHES_PAGE;
+}
+
+/*
+ * One event of at most a page. The watch goes on only once it is sent: what a slow reader misses is
  * overwritten in the records meanwhile, and counted.
  */
 static void send_records(struct client *client)
@@ -104,31 +160,29 @@ static void send_records(struct client *client)
 	struct daemon *daemon = client->daemon;
 	struct dmasync_batches_reply *event = (void *)daemon->serving->out;
 	struct dmasync_batch_record *records = (void *)(event + 1);
-	uint64_t cursors[64], lost = 0;
-	uint32_t count = 0;
+	struct watch next = *client->watching;
+	uint64_t batches = own_batches(client);
+	uint32_t count;
 
-	for (uint32_t i = 0; i < daemon->worker_count; i++) {
-		cursors[i] = client->watch_cursors[i];
-		while (count < DMASYNC_BATCHES_PAGE) {
-			uint32_t got =
-				records_read(worker_records(daemon->workers[i]), &cursors[i],
-					     DMASYNC_BATCHES_PAGE - count, records + count, &lost);
+	bool all_read = read_page(client, &next, records, &count);
 
-			if (!got)
-				break;
-			count += filter(client, records + count, got);
-		}
-	}
+	next.seen += count;
+
+	uint64_t all_lost =
+		client->observer ? next.overwritten : own_lost(&next, batches, all_read);
+	uint64_t lost = all_lost - next.told;
+
+	next.told = all_lost;
 	if (count || lost) {
 		qsort(records, count, sizeof *records, by_end);
 		memset(event, 0, sizeof *event);
 		event->count = count;
 		event->lost = lost < UINT32_MAX ? (uint32_t)lost : UINT32_MAX;
-		if (client_event(client, DMASYNC_OP_WATCH, client->watch_cookie, event,
+		if (client_event(client, DMASYNC_OP_WATCH, next.cookie, event,
 				 (uint32_t)(sizeof *event + count * sizeof *records)) < 0)
 			return;
 	}
-	memcpy(client->watch_cursors, cursors, daemon->worker_count * sizeof cursors[0]);
+	*client->watching = next;
 }
 
 void watch_tick(void *context)
@@ -136,7 +190,7 @@ void watch_tick(void *context)
 	struct daemon *daemon = context;
 
 	for (struct client *client = daemon->clients; client; client = client->next)
-		if (client->watch_cursors)
+		if (client->watching)
 			send_records(client);
 	if (daemon->serving->watchers)
 		loop_timer_set(daemon->serving->watch_timer, WATCH_TICK_NS);
@@ -146,10 +200,10 @@ void watch_stop(struct client *client)
 {
 	struct connections *connections = client->daemon->serving;
 
-	if (!client->watch_cursors)
+	if (!client->watching)
 		return;
-	free(client->watch_cursors);
-	client->watch_cursors = NULL;
+	free(client->watching);
+	client->watching = NULL;
 	client_uncharge(client, ACCOUNT_COST([ACCOUNT_WATCHES] = 1));
 	if (--connections->watchers == 0 && connections->watch_timer)
 		loop_timer_cancel(connections->watch_timer);
@@ -158,23 +212,24 @@ void watch_stop(struct client *client)
 static int watch_start(struct client *client, uint64_t cookie)
 {
 	struct daemon *daemon = client->daemon;
-	uint64_t *cursors = calloc(daemon->worker_count, sizeof *cursors);
+	struct watch *watch = calloc(1, sizeof *watch);
 
-	if (!cursors)
+	if (!watch)
 		return -ENOMEM;
+	watch->cookie = cookie;
 	for (uint32_t i = 0; i < daemon->worker_count; i++)
-		cursors[i] = records_written(worker_records(daemon->workers[i]));
+		watch->cursors[i] = records_written(worker_records(daemon->workers[i]));
+	watch->base = own_batches(client);
 	if (daemon->serving->watchers == 0) {
 		int r = loop_timer_set(daemon->serving->watch_timer, WATCH_TICK_NS);
 
 		if (r < 0) {
-			free(cursors);
+			free(watch);
 			return r;
 		}
 	}
 	daemon->serving->watchers++;
-	client->watch_cursors = cursors;
-	client->watch_cookie = cookie;
+	client->watching = watch;
 	return 0;
 }
 

@@ -78,7 +78,8 @@ static void count_times(struct worker *worker, const struct batch *batch,
 
 static void count_owner(struct batch_owner *owner, const struct dmasync_ring_completion *completion)
 {
-	atomic_fetch_add_explicit(&owner->batches, 1, memory_order_relaxed);
+	/* Release: its record before. Pairs with the acquire in own_batches(). */
+	atomic_fetch_add_explicit(&owner->batches, 1, memory_order_release);
 	atomic_fetch_add_explicit(&owner->lines, completion->lines, memory_order_relaxed);
 	if (completion->status < 0)
 		atomic_fetch_add_explicit(&owner->failed, 1, memory_order_relaxed);

@@ -68,6 +68,14 @@ enum dmasync_phase {
 #define DMASYNC_FEATURE_DIRECT (UINT64_C(1) << 3)    /* line operations work on this CPU */
 #define DMASYNC_FEATURE_WATCH (UINT64_C(1) << 4)     /* WATCH: a stream of batch records */
 
+/* X(bit, word): for sentences */
+#define DMASYNC_FEATURES(X)                                                                        \
+	X(DMASYNC_FEATURE_STRIDED, "strided")                                                      \
+	X(DMASYNC_FEATURE_SIMULATED, "simulated")                                                  \
+	X(DMASYNC_FEATURE_KERNEL, "kernel")                                                        \
+	X(DMASYNC_FEATURE_DIRECT, "direct")                                                        \
+	X(DMASYNC_FEATURE_WATCH, "watch")
+
 /* dmasync_completion.flags */
 #define DMASYNC_COMPLETION_EXTENDED (1u << 0) /* wire only: the second cache line is written */
 #define DMASYNC_COMPLETION_MIXED (1u << 1)    /* the barrier also waited for other batches' lines */

@@ -257,7 +257,7 @@ static void reserved_fields(void)
 			 "phase");
 	requests_refused(socket, DMASYNC_OP_BATCHES, &batches, sizeof batches, NULL, 0, -EINVAL,
 			 "reserved");
-	requests_refused(socket, DMASYNC_OP_BATCHES, &many, sizeof many, NULL, 0, -EINVAL, "513");
+	requests_refused(socket, DMASYNC_OP_BATCHES, &many, sizeof many, NULL, 0, -EINVAL, "at most");
 	requests_refused(socket, DMASYNC_OP_WATCH, &watch, sizeof watch, NULL, 0, -EINVAL,
 			 "reserved");
 	requests_refused(socket, DMASYNC_OP_WATCH, &twice, sizeof twice, NULL, 0, -EINVAL,
@@ -293,7 +293,7 @@ static void hello_refusals(void)
 	requests_refused(socket, DMASYNC_OP_HELLO, &unknown, sizeof unknown, NULL, 0, -EOPNOTSUPP,
 			 "0x8000000000000000");
 	requests_refused(socket, DMASYNC_OP_HELLO, &simulated, sizeof simulated, NULL, 0,
-			 -EOPNOTSUPP, "features");
+			 -EOPNOTSUPP, "here: simulated");
 	requests_refused(socket, DMASYNC_OP_HELLO, &endless, sizeof endless, NULL, 0, -EINVAL,
 			 "name");
 	still_lives(socket, STATE_NEW);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -222,6 +223,115 @@ static void slow_watcher(void)
 	harness_daemon_stop(&daemon);
 }
 
+#define BURST 4096u
+
+struct bursts {
+	struct dmasync_ring_layout layout;
+	struct dmasync_ring ring;
+	void *memory;
+	int fds[DMASYNC_QUEUE_FDS];
+	uint32_t position;
+};
+
+static void bursts_open(struct bursts *bursts, int socket)
+{
+	struct dmasync_unit unit = requests_unit(1, 0, 64);
+	union reply reply;
+
+	check_int(requests_queue(socket, BURST, 16, &reply, bursts->fds), 0);
+	check(dmasync_ring_layout(BURST, 16, &bursts->layout));
+	bursts->memory = mmap(NULL, bursts->layout.size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			      bursts->fds[DMASYNC_QUEUE_RING], 0);
+	check(bursts->memory != MAP_FAILED);
+	dmasync_ring_attach(&bursts->ring, bursts->memory, &bursts->layout);
+	dmasync_ring_write_unit(&bursts->ring, DMASYNC_RING_START, &unit);
+	bursts->position = DMASYNC_RING_START;
+}
+
+/* As many batches as fast as a worker can; none is valid. */
+static void bursts_run(struct bursts *bursts)
+{
+	for (uint32_t i = 0; i < BURST; i++) {
+		struct dmasync_submission submission = {.unit_position = DMASYNC_RING_START,
+							.unit_count = 1};
+
+		dmasync_ring_submit(&bursts->ring, bursts->position++, &submission);
+	}
+	check_int(write(bursts->fds[DMASYNC_QUEUE_DOORBELL], "d", 1), 1);
+	harness_until(dmasync_ring_completion_reached(&bursts->ring, bursts->position - 1), 10000);
+	dmasync_ring_consume_completion(&bursts->ring, bursts->position);
+}
+
+static void bursts_close(struct bursts *bursts)
+{
+	munmap(bursts->memory, bursts->layout.size);
+	for (int i = 0; i < DMASYNC_QUEUE_FDS; i++)
+		close(bursts->fds[i]);
+}
+
+/*
+ * Until something is lost: 4096 batches between two looks, and the records hold 1024. All that ran
+ * is seen or lost.
+ */
+static uint64_t lose_some(int watcher, struct bursts *bursts, int quiet, struct bursts *other)
+{
+	uint64_t seen = 0, lost = 0, run = 0;
+	union reply reply;
+
+	while (lost == 0) {
+		check(run < 100 * BURST);
+		if (other)
+			bursts_run(other);
+		bursts_run(bursts);
+		run += BURST;
+		while (seen + lost < run) {
+			check(harness_receive(watcher, &reply, sizeof reply, NULL, NULL, 5000) > 0);
+			check_int(reply.header.opcode, DMASYNC_OP_WATCH);
+			seen += reply.batches.count;
+			lost += reply.batches.lost;
+		}
+		check_int(seen + lost, run);
+	}
+	/* Three looks later nothing more has come, and the other watcher was never told a thing. */
+	check_int(harness_receive(watcher, &reply, sizeof reply, NULL, NULL, 300), -ETIMEDOUT);
+	if (quiet >= 0)
+		check_int(harness_receive(quiet, &reply, sizeof reply, NULL, NULL, 0), -ETIMEDOUT);
+	return lost;
+}
+
+static void lost_records_are_ones_own(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_watch watch = {.enable = 1};
+	struct bursts of_root, of_nobody;
+	union reply reply;
+
+	if (geteuid() != 0)
+		harness_skip("only root can become another user");
+	harness_daemon_start(&daemon, "[daemon]\nworkers=2\n[limits]\nmax_depth=4096\n", NULL);
+	check_int(chmod(harness_directory(), 0755), 0);
+	check_int(chmod(daemon.socket, 0666), 0);
+	int root = requests_connect(&daemon), all = requests_connect(&daemon);
+	int nobody = requests_connect_as_nobody(&daemon, NULL, 0);
+
+	bursts_open(&of_root, root);
+	bursts_open(&of_nobody, nobody);
+	check_int(requests_call(all, DMASYNC_OP_WATCH, &watch, sizeof watch, NULL, 0, &reply), 0);
+	check_int(requests_call(nobody, DMASYNC_OP_WATCH, &watch, sizeof watch, NULL, 0, &reply),
+		  0);
+	/* Others' records are overwritten, and of that the one who may not see them learns nothing.
+	 */
+	check(lose_some(all, &of_root, nobody, NULL) > 0);
+	close(all);
+	/* Its own are, beside others': it is told of each of its own. */
+	check(lose_some(nobody, &of_nobody, -1, &of_root) > 0);
+	bursts_close(&of_root);
+	bursts_close(&of_nobody);
+	close(root);
+	close(nobody);
+	harness_daemon_stop(&daemon);
+}
+
 static void histograms_add_up(void)
 {
 	struct harness_daemon daemon;
@@ -258,8 +368,12 @@ static void histograms_add_up(void)
 }
 
 static const struct harness_case cases[] = {
-	HARNESS_CASE(client_list),  HARNESS_CASE(others_records),    HARNESS_CASE(watched),
-	HARNESS_CASE(slow_watcher), HARNESS_CASE(histograms_add_up),
+	HARNESS_CASE(client_list),
+	HARNESS_CASE(others_records),
+	HARNESS_CASE(watched),
+	HARNESS_CASE(slow_watcher),
+	HARNESS_CASE(lost_records_are_ones_own),
+	HARNESS_CASE(histograms_add_up),
 };
 
 HARNESS_MAIN(cases)
