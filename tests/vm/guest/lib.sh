@@ -87,6 +87,7 @@ iomem_writes() {
 	check bench-iomem-bar "$ctl" bench iomem --rounds 1 --map "$device/resource2_wc" --offset 256K
 	"$build/tests/vm/write-bar" "$device/resource0_wc" 0 2> /tmp/refused
 	check bar-not-prefetchable grep -q "not prefetchable" /tmp/refused
+	check example-doorbell "$build/client/examples/dmasync-doorbell" "$device/resource2_wc" 786432
 	check uio "$build/tests/vm/write-bar" /dev/uio0 0
 	"$build/tests/vm/write-bar" /dev/uio0 131072 2> /tmp/refused
 	check uio-range grep -q "map 0 has 131072 bytes" /tmp/refused
