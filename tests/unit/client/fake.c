@@ -172,7 +172,8 @@ static void answer_buffer_add(struct fake *fake, int mode, const struct dmasync_
 	if (reply.backend == DMASYNC_BACKEND_SIMULATED)
 		reply.size /= 3;
 	pthread_mutex_lock(&fake->lock);
-	reply.handle = request->handle ? request->handle : ++fake->last_handle;
+	reply.handle = request->handle && mode != FAKE_OTHER_HANDLE ? request->handle
+								    : ++fake->last_handle;
 	pthread_mutex_unlock(&fake->lock);
 	if (mode == FAKE_BAD_BODY)
 		reply.handle = 0x1000001;
@@ -200,6 +201,16 @@ static void *map(int fd, size_t size)
 	return memory;
 }
 
+static void forget_queue(struct fake_queue *fq)
+{
+	fq->doorbell_fd = close_fd(fq->doorbell_fd);
+	fq->notification_fd = close_fd(fq->notification_fd);
+	munmap(fq->memory, fq->layout.size);
+	munmap(fq->page, 4096);
+	free(fq->mirror);
+	fq->used = false;
+}
+
 static void answer_queue_create(struct fake *fake, int mode,
 				const struct dmasync_queue_create *request)
 {
@@ -216,6 +227,8 @@ static void answer_queue_create(struct fake *fake, int mode,
 	int doorbell[2], notification[2];
 	size_t size;
 
+	if (fq->used) /* of a daemon that died long ago */
+		forget_queue(fq);
 	assert_int_equal(dmasync_ring_layout(request->depth, request->units, &fq->layout), 1);
 	size = fq->layout.size;
 	fds[DMASYNC_QUEUE_RING] =
@@ -416,15 +429,9 @@ void fake_die(struct fake *fake)
 void fake_stop(struct fake *fake)
 {
 	fake_die(fake);
-	for (uint32_t i = 0; i < FAKE_QUEUES; i++) {
-		struct fake_queue *fq = &fake->queue[i];
-
-		if (!fq->used)
-			continue;
-		munmap(fq->memory, fq->layout.size);
-		munmap(fq->page, 4096);
-		free(fq->mirror);
-	}
+	for (uint32_t i = 0; i < FAKE_QUEUES; i++)
+		if (fake->queue[i].used)
+			forget_queue(&fake->queue[i]);
 	close_all(fake->late_fds, fake->late_fd_count);
 	close_fd(fake->listen_fd);
 	close(fake->stop_fd);
