@@ -88,22 +88,24 @@ static void wait_for_next_round(const struct scheduler *scheduler, struct schedu
 }
 
 /* Up to the class: whoever had nobody in line joins the line above. */
-static void join(const struct scheduler *scheduler, struct scheduler_node *node)
+static void join(struct scheduler *scheduler, struct scheduler_node *node)
 {
 	for (; node->parent && !node->line; node = node->parent) {
 		if (node->credit > 0)
 			append(current_line(node->parent), node);
 		else
 			wait_for_next_round(scheduler, node);
+		scheduler->waiting += !node->parent->parent;
 	}
 }
 
 /* The next round's credit is not to be carried into this one. */
-static void leave(const struct scheduler *scheduler, struct scheduler_node *node)
+static void leave(struct scheduler *scheduler, struct scheduler_node *node)
 {
 	for (; node->parent && node->line && !has_waiting(node); node = node->parent) {
 		if (node->line == next_line(node->parent))
 			node->credit -= scheduler->quantum;
+		scheduler->waiting -= !node->parent->parent;
 		take_out(node);
 	}
 }
@@ -203,26 +205,53 @@ void scheduler_free(struct scheduler *scheduler)
 
 /* ---- whose turn ---- */
 
+bool scheduler_is_empty(const struct scheduler *scheduler)
+{
+	return !scheduler->only && !scheduler->waiting;
+}
+
+/*
+ * Most of the time there is one flow and no choice. It is kept out of the lines then, which makes a
+ * short batch's way a good part shorter, and joins them when somebody else comes: where it has had
+ * the last slice, in this round whatever its credit, as if it had been there all the time.
+ */
+static void join_after_all(struct scheduler *scheduler)
+{
+	struct scheduler_node *node = &scheduler->only->node;
+
+	if (scheduler->served == scheduler->only)
+		for (; node->parent; node = node->parent) {
+			append(current_line(node->parent), node);
+			scheduler->waiting += !node->parent->parent;
+		}
+	else
+		join(scheduler, node);
+	scheduler->only = NULL;
+}
+
 void scheduler_add(struct scheduler *scheduler, struct scheduler_flow *flow, struct batch *batch)
 {
 	flow->batch = batch;
+	if (flow == scheduler->only || flow->node.line)
+		return;
+	if (scheduler_is_empty(scheduler)) {
+		scheduler->only = flow;
+		return;
+	}
+	if (scheduler->only)
+		join_after_all(scheduler);
 	join(scheduler, &flow->node);
 }
 
 void scheduler_remove(struct scheduler *scheduler, struct scheduler_flow *flow)
 {
 	flow->batch = NULL;
-	leave(scheduler, &flow->node);
+	if (flow == scheduler->only)
+		scheduler->only = NULL;
+	else
+		leave(scheduler, &flow->node);
 	if (!has_waiting(&scheduler->classes[flow->klass]) && scheduler->owed[flow->klass] > 0)
 		scheduler->owed[flow->klass] = 0;
-}
-
-bool scheduler_is_empty(const struct scheduler *scheduler)
-{
-	for (int i = 0; i < DMASYNC_CLASSES; i++)
-		if (has_waiting(&scheduler->classes[i]))
-			return false;
-	return true;
 }
 
 /*
@@ -294,8 +323,23 @@ static void end_turn(struct scheduler *scheduler)
 	}
 }
 
+static struct scheduler_flow *serve_only(struct scheduler *scheduler)
+{
+	struct scheduler_flow *flow = scheduler->only;
+
+	/* Nobody else is in the round: it is over when he says so. */
+	for (struct scheduler_node *node = &flow->node; node->parent; node = node->parent)
+		if (node->credit <= 0)
+			node->credit += scheduler->quantum;
+	scheduler->served = flow;
+	scheduler->last = flow->klass;
+	return flow;
+}
+
 struct scheduler_flow *scheduler_next(struct scheduler *scheduler)
 {
+	if (scheduler->only)
+		return serve_only(scheduler);
 	end_turn(scheduler);
 	struct scheduler_node *node = choose_class(scheduler);
 

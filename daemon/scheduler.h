@@ -59,7 +59,9 @@ struct scheduler {
 	int64_t owed[DMASYNC_CLASSES];	 /* of its share, in hundredths of credit */
 	int64_t quantum;		 /* credit of one slice */
 	enum dmasync_class last;	 /* that had a slice */
+	uint32_t waiting;		 /* users in the classes' lines */
 	struct scheduler_flow *served;	 /* whose turn it is */
+	struct scheduler_flow *only;	 /* the only one with a batch, and then in no line */
 };
 
 /* 0 < quantum; shares in percent, at most SCHEDULER_SHARE_MAX. Also while batches are in line. */

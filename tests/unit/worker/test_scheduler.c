@@ -398,6 +398,72 @@ static void what_was_never_detached_is_freed(void **state)
 	memset(&scheduler, 0, sizeof scheduler);
 }
 
+static uint32_t random_below(uint64_t *seed, uint32_t n)
+{
+	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (uint32_t)(*seed >> 33) % n;
+}
+
+/* In any order: who is served has a batch, who has one is served in the end, and nothing is left.
+ */
+static void anything_in_any_order(void **state)
+{
+	enum { COUNT = 12 };
+	static struct busy busy[COUNT];
+	uint64_t seed = 1;
+
+	(void)state;
+	memset(busy, 0, sizeof busy);
+	for (unsigned int step = 0; step < 300000; step++) {
+		struct busy *one = &busy[random_below(&seed, COUNT)];
+		unsigned int with_batch = 0;
+
+		switch (random_below(&seed, 8)) {
+		case 0:
+			if (one->flow.connection)
+				end(one);
+			else
+				begin(one, (enum dmasync_class)random_below(&seed, DMASYNC_CLASSES),
+				      random_below(&seed, 3), random_below(&seed, 3), 1);
+			one->used = 0;
+			break;
+		case 1:
+			if (one->flow.connection)
+				scheduler_remove(&scheduler, &one->flow);
+			break;
+		case 2:
+		case 3:
+			if (one->flow.connection && !one->flow.batch) {
+				scheduler_add(&scheduler, &one->flow, BATCH(one));
+				one->used = 0;
+			}
+			break;
+		default:
+			if (scheduler_is_empty(&scheduler))
+				break;
+			for (unsigned int i = 0; i < COUNT; i++) /* turns that each has waited */
+				busy[i].used += busy[i].flow.connection && busy[i].flow.batch;
+			one = (struct busy *)scheduler_next(&scheduler);
+			assert_non_null(one->flow.batch);
+			/* Each before it had a slice or two, and for bulk nineteen in twenty. */
+			assert_true(one->used <= 40 * COUNT);
+			one->used = 0;
+			scheduler_charge(&scheduler, &one->flow,
+					 1 + random_below(&seed, SLICE + 16));
+			if (random_below(&seed, 2))
+				scheduler_remove(&scheduler, &one->flow);
+			break;
+		}
+		for (unsigned int i = 0; i < COUNT; i++)
+			with_batch += busy[i].flow.connection && busy[i].flow.batch;
+		assert_int_equal(scheduler_is_empty(&scheduler), with_batch == 0);
+	}
+	for (unsigned int i = 0; i < COUNT; i++)
+		if (busy[i].flow.connection)
+			end(&busy[i]);
+	assert_int_equal(scheduler.waiting, 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -417,6 +483,7 @@ int main(void)
 		CASE(a_new_queue_waits_for_one_round),
 		CASE(a_slice_may_be_tuned),
 		CASE(what_was_never_detached_is_freed),
+		CASE(anything_in_any_order),
 	};
 
 	return cmocka_run_group_tests_name("worker-scheduler", tests, NULL, NULL);
