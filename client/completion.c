@@ -49,6 +49,7 @@ static void translate(const struct dmasync_ring_completion *from, struct dmasync
 	to->bad_entry = from->bad_entry;
 	to->reason = from->reason;
 	to->shared_by = from->shared_by;
+	to->workers = from->workers;
 	for (size_t i = 0; i < sizeof to->reserved / sizeof *to->reserved; i++)
 		to->reserved[i] = 0;
 }

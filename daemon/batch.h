@@ -24,6 +24,7 @@ enum batch_phase {
 	BATCH_CHECK, /* being copied and checked, a chunk at a time */
 	BATCH_FENCE, /* in the middle of the check, or after it: waits for fences of its dma-bufs */
 	BATCH_ISSUE, /* checked; line operations, a slice at a time */
+	BATCH_SPLIT, /* the same, shared with other workers; until all of them are through */
 	BATCH_PARKED, /* waits for its kernel syncs on a helper thread */
 };
 
@@ -33,6 +34,21 @@ struct batch_owner {
 	uint64_t user_id; /* helper_user_id() */
 	uint32_t pid;
 	_Atomic uint64_t batches, failed, lines;
+};
+
+/*
+ * What the workers that share a batch share of it (worker_split.c): this, and the cursor in
+ * batch->cache, which who has `moving` moves. All else of the batch is constant meanwhile, or its
+ * home worker's: that of its queue, who alone publishes it.
+ */
+struct split {
+	struct mailbox_node node; /* first: to the home worker, from who ended last */
+	struct worker *home;
+	_Atomic bool moving;	/* somebody moves the cursor */
+	_Atomic uint32_t parts; /* workers asked and not yet through, the home worker included */
+	_Atomic uint32_t flags; /* enum split_flag */
+	bool all_taken;		/* with the cursor: nothing is left to take */
+	uint64_t takers;	/* with the cursor: workers that took something, a bit each */
 };
 
 struct batch {
@@ -60,9 +76,11 @@ struct batch {
 	uint32_t waited_entries; /* modulo 2^32 */
 	int cpu;		 /* where its opening fence was executed */
 	uint32_t reissues;
-	uint32_t copied; /* units copied so far */
-	uint32_t flags;	 /* DMASYNC_COMPLETION_* */
-	bool begun;	 /* had its first slice */
+	uint32_t copied;    /* units copied so far */
+	uint32_t flags;	    /* DMASYNC_COMPLETION_* */
+	uint32_t workers;   /* that issued it; 0 for one */
+	uint32_t shared_by; /* batches behind the same barrier; 0 for one */
+	bool begun;	    /* had its first slice */
 	bool suspect_time;
 	bool cancelled; /* its queue or client goes away: nothing is published */
 
@@ -76,6 +94,7 @@ struct batch {
 	bool fence_armed;			       /* a poll is on the worker's ring */
 
 	struct kernel_sync kernel;
+	struct split split;
 };
 
 #endif

@@ -63,6 +63,7 @@ struct config {
 	uint32_t slice_us;
 	uint32_t slice_lines;
 	uint32_t normal_share, bulk_share; /* percent */
+	uint64_t split_lines;		   /* 0: no batch is */
 	int log_level;
 	char *observer_group;	   /* who may see others' batch records beside root and our user */
 	char *realtime_group;	   /* who may have realtime queues beside them */

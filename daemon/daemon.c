@@ -253,6 +253,8 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 				.normal_share = daemon->config.normal_share,
 				.bulk_share = daemon->config.bulk_share,
 				.simulated_ps = daemon_simulated_ps(daemon),
+				.split_lines = daemon->config.split_lines,
+				.peers = count > 1 ? daemon->workers : NULL,
 				.max_batch_lines = daemon->config.max_batch_lines,
 				.fence_timeout_ms = daemon->config.fence_timeout_ms,
 				.events = &daemon->events,

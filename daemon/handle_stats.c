@@ -67,6 +67,9 @@ void handle_stats(struct client *client, struct request *request)
 		reply.reissued += read_counter(&stats->reissued);
 		reply.suspect_times += read_counter(&stats->suspect_times);
 		reply.faults += read_counter(&stats->faults);
+		reply.batches_split += read_counter(&stats->batches_split);
+		reply.parts += read_counter(&stats->parts);
+		reply.barriers_shared += read_counter(&stats->barriers_shared);
 		reply.worker_sleeps += read_counter(&stats->sleeps);
 		reply.slice_overruns += read_counter(&stats->slice_overruns);
 		for (int klass = 0; klass < DMASYNC_CLASSES; klass++)

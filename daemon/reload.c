@@ -30,6 +30,7 @@ void daemon_tune_workers(struct daemon *daemon)
 		command->normal_share = daemon->config.normal_share;
 		command->bulk_share = daemon->config.bulk_share;
 		command->simulated_ps = daemon_simulated_ps(daemon);
+		command->split_lines = daemon->config.split_lines;
 		command->max_batch_lines = daemon->config.max_batch_lines;
 		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
 		worker_post(daemon->workers[i], command);

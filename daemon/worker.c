@@ -45,6 +45,10 @@ static bool turn(struct worker *worker)
 		worker_finish_jobs(worker);
 		worked = true;
 	}
+	if (!mailbox_is_empty(&worker->ended)) {
+		worker_split_ended(worker);
+		worked = true;
+	}
 	if (worker->cancels)
 		worker_ring_reap(worker);
 	else if (worker->fences)
@@ -56,6 +60,8 @@ static bool turn(struct worker *worker)
 
 	const struct scheduler_flow *flow = scheduler_next(&worker->scheduler);
 
+	if (worker->params.peers)
+		worked |= worker_split_help(worker, flow != NULL);
 	if (flow) {
 		worker->served = flow->batch->queue;
 		worker_run_batch(worker, flow->batch);
@@ -68,7 +74,8 @@ static bool turn(struct worker *worker)
 static bool nothing_to_do(struct worker *worker)
 {
 	if (!worker->running || worker->settle || !mailbox_is_empty(&worker->commands) ||
-	    !mailbox_is_empty(&worker->jobs))
+	    !mailbox_is_empty(&worker->jobs) || !mailbox_is_empty(&worker->ended) ||
+	    worker_split_is_asked(worker))
 		return false;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
 		if (!worker_queue_has_work(worker, queue))
@@ -120,7 +127,9 @@ static void run(struct worker *worker)
 		if (!idle)
 			worker_spin_begin(worker);
 		idle = true;
-		if (worker_spin_goes_on(worker)) {
+		/* Without a queue nobody's next batch follows closely: it only helps, if anything.
+		 */
+		if (worker->queues && worker_spin_goes_on(worker)) {
 			look(worker);
 			continue;
 		}
@@ -239,6 +248,7 @@ int worker_start(const struct worker_params *params, struct worker **ret)
 		return -ENOMEM;
 	worker->params = *params;
 	atomic_init(&worker->cpu, params->cpu);
+	atomic_init(&worker->free, true);
 	if (worker->params.count == 0)
 		worker->params.count = 1;
 	worker_tuned(worker);

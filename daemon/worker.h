@@ -47,7 +47,7 @@ struct worker_command {
 	uint32_t spin_us, spin_min_us, slice_us, slice_lines, normal_share, bulk_share,
 		simulated_ps;
 	uint32_t fence_timeout_ms;
-	uint64_t max_batch_lines;
+	uint64_t max_batch_lines, split_lines;
 	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
 	const char *text; /* BROKEN: a constant sentence */
 
@@ -79,6 +79,9 @@ struct worker_command {
 struct worker_stats {
 	struct histogram phase[DMASYNC_PHASES];
 	_Atomic uint64_t batches, failed, entries, elided, lines, bytes, barriers, kernel_syncs;
+	/* batches of its own queues, workers that issued these; barriers behind which several were
+	 */
+	_Atomic uint64_t batches_split, parts, barriers_shared;
 	_Atomic uint64_t reissued, suspect_times, faults, sleeps;
 	_Atomic uint64_t slice_overruns; /* slices that took far longer than one may */
 	struct worker_class_stats {
@@ -102,6 +105,13 @@ struct worker_params {
 	uint32_t normal_share, bulk_share; /* percent, guaranteed */
 	uint32_t simulated_ps;		   /* of one simulated line operation; 0: there are none */
 	uint64_t max_batch_lines;
+	/*
+	 * A batch of more lines is shared with the workers of `peers` that are free; 0: none is.
+	 * `count` of them, this one included, by index; filled in when the first queue is added
+	 * anywhere. None is joined before all have answered WORKER_STOP. NULL: there is no other.
+	 */
+	uint64_t split_lines;
+	struct worker *const *peers;
 	uint32_t fence_timeout_ms; /* of one batch; 0: waits as long as it takes */
 	struct mailbox *events;	   /* answers and events go here ... */
 	int events_fd;		   /* ... and this eventfd is then written */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A batch from fetch to barrier: fetched, copied and checked a chunk at a time, issued a slice at a
- * time, waited for once. worker_publish.c has its end. Worker thread only.
+ * A batch from fetch to its last line operation: fetched, copied and checked a chunk at a time,
+ * issued a slice at a time. worker_split.c issues it together with other workers, worker_barrier.c
+ * waits for it, worker_publish.c has its end. Worker thread only.
  */
 #include <string.h>
 #include <unistd.h>
@@ -22,13 +23,13 @@
 /* With less neither the check of a strided entry nor a run gets on. */
 #define LEAST_CREDIT 2u
 
-static uint32_t credit_left(const struct worker *worker)
+uint32_t worker_credit_left(const struct worker *worker)
 {
 	return worker->spent < worker->slice ? worker->slice - worker->spent : 0;
 }
 
 /* Before the batch completes: afterwards its flow may be gone. */
-static void pay(struct worker *worker, const struct batch *batch)
+void worker_pay(struct worker *worker, const struct batch *batch)
 {
 	scheduler_charge(&worker->scheduler, batch->flow, worker->spent - worker->paid);
 	worker->paid = worker->spent;
@@ -42,7 +43,7 @@ static void begin_batch(struct worker *worker, struct batch *batch)
 	batch->fetch_order = worker->batch_count++;
 	batch->id = batch->fetch_order * worker->params.count + worker->params.index + 1;
 	batch->flags = 0;
-	batch->reissues = 0;
+	batch->reissues = batch->workers = batch->shared_by = 0;
 	batch->fence_start_ns = batch->fence_deadline_ns = batch->fence_ns = 0;
 	batch->fence_error = 0;
 	batch->copied = 0;
@@ -190,21 +191,6 @@ static enum cache_check check_chunk(struct worker *worker, struct batch *batch, 
 
 /* ---- issue ---- */
 
-/*
- * The client's stores, seen through the acquire of its slot, come before the first line operation:
- * a line operation is ordered by itself only against accesses to its own line.
- */
-static void open_batch(struct worker *worker, struct batch *batch)
-{
-	const struct cache_ops *ops = &worker->params.cache->ops;
-
-	worker_open_on_cpu(worker, batch);
-	batch->barrier_mark = worker->barriers;
-	batch->own_lines = 0;
-	if (ops->open)
-		ops->open();
-}
-
 struct slice {
 	struct worker *worker;
 	struct batch *batch;
@@ -222,16 +208,11 @@ static void issue_slice(void *argument)
 		KILL_POINT("mid-issue");
 }
 
-static void fault(struct worker *worker, struct batch *batch)
+void worker_fault_batch(struct worker *worker, struct batch *batch)
 {
 	struct queue *queue = batch->queue;
 
 	counter_add(&worker->stats.faults, 1);
-	/* How far the slice got is not known: at most all of it, which the next barrier waits for.
-	 */
-	worker->unfinished_lines += worker->slice;
-	worker->spent = worker->slice;
-	pay(worker, batch);
 	worker_release_cpu(worker);
 	batch->cache.lines = batch->cache.bytes = 0;
 	worker_fail_batch(worker, batch, DMASYNC_REASON_FAULT, 0);
@@ -244,37 +225,9 @@ static void fault(struct worker *worker, struct batch *batch)
 	worker_answer(worker, queue->event);
 }
 
-/*
- * ONE barrier, after the last operation of the batch and before its publish. It waits for all that
- * this CPU has issued, other batches' slices included: then the completion says MIXED.
- */
-static void execute_barrier(struct worker *worker, struct batch *batch)
-{
-	const struct cache_ops *ops = &worker->params.cache->ops;
-
-	if (worker->unfinished_lines > batch->own_lines)
-		batch->flags |= DMASYNC_COMPLETION_MIXED;
-	if (ops->complete)
-		ops->complete(batch->cache.flushes);
-	worker->barriers++;
-	worker->unfinished_lines = 0;
-	counter_add(&worker->stats.barriers, 1);
-	KILL_POINT("barrier");
-}
-
-static void park(struct worker *worker, struct batch *batch)
-{
-	batch->phase = BATCH_PARKED;
-	scheduler_remove(&worker->scheduler, batch->flow);
-	batch->flags |= DMASYNC_COMPLETION_KERNEL;
-	kernel_sync_prepare(&batch->kernel, &batch->cache, batch->owner->client_id,
-			    batch->owner->user_id, &worker->jobs, worker->wake_fd);
-	helpers_submit(worker->params.helpers, &batch->kernel.job);
-}
-
 static void issue(struct worker *worker, struct batch *batch)
 {
-	struct slice slice = {.worker = worker, .batch = batch, .left = credit_left(worker)};
+	struct slice slice = {.worker = worker, .batch = batch, .left = worker_credit_left(worker)};
 	uint32_t credit = slice.left;
 	uint64_t before = batch->cache.lines;
 
@@ -283,30 +236,25 @@ static void issue(struct worker *worker, struct batch *batch)
 		batch->own_lines = 0;
 	}
 	if (!guard_run(issue_slice, &slice)) {
-		fault(worker, batch);
+		/*
+		 * How far the slice got is not known: at most all of it, which the next barrier
+		 * waits for.
+		 */
+		worker->unfinished_lines += worker->slice;
+		worker->spent = worker->slice;
+		worker_pay(worker, batch);
+		worker_fault_batch(worker, batch);
 		return;
 	}
 	batch->own_lines += batch->cache.lines - before;
 	worker->unfinished_lines += batch->cache.lines - before;
 	worker->work_lines += batch->cache.lines - before;
 	worker->spent += credit - slice.left;
-	pay(worker, batch);
+	worker_pay(worker, batch);
 	if (!slice.done)
 		return;
 
-	batch->issue_end_ns = clock_ns();
-	execute_barrier(worker, batch);
-	batch->end_ns = batch->barrier_end_ns = clock_ns();
-	if (worker_changed_cpu(worker, batch)) {
-		cache_batch_rewind(&batch->cache);
-		open_batch(worker, batch);
-		return;
-	}
-	worker_release_cpu(worker);
-	if (batch->cache.kernel)
-		park(worker, batch);
-	else
-		worker_complete_batch(worker, batch);
+	worker_batch_issued(worker, batch);
 }
 
 /* False where the batch goes no further in this slice. */
@@ -317,23 +265,23 @@ static bool check(struct worker *worker, struct batch *batch)
 	do {
 		uint32_t checked = batch->cache.checked, entries = batch->cache.entries;
 
-		found = check_chunk(worker, batch, credit_left(worker));
+		found = check_chunk(worker, batch, worker_credit_left(worker));
 		worker->spent += batch->cache.checked - checked;
 		worker->work_entries += batch->cache.entries - entries;
 		if (found == CACHE_CHECK_FAILED) {
-			pay(worker, batch);
+			worker_pay(worker, batch);
 			worker_fail_batch(worker, batch, batch->cache.reason, 0);
 			return false;
 		}
 		/* Fences first, then the opening fence, then operations: whatever the backend. */
 		if (batch->cache.fence_count) {
 			worker->spent += FENCES_CREDIT;
-			pay(worker, batch);
+			worker_pay(worker, batch);
 			if (!worker_await_fences(worker, batch))
 				return false;
 		}
-		if (credit_left(worker) < LEAST_CREDIT) {
-			pay(worker, batch);
+		if (worker_credit_left(worker) < LEAST_CREDIT) {
+			worker_pay(worker, batch);
 			return false;
 		}
 	} while (found == CACHE_CHECK_MORE);
@@ -346,7 +294,7 @@ static bool check(struct worker *worker, struct batch *batch)
 	batch->issue_start_ns = batch->cache.count > 1 || batch->cache.last_buffer->fenced
 					? clock_ns()
 					: batch->fetched_ns;
-	open_batch(worker, batch);
+	worker_open_batch(worker, batch);
 	return true;
 }
 
@@ -368,7 +316,7 @@ static void run_slice(struct worker *worker, struct batch *batch)
 	if (!batch->begun) {
 		begin(worker, batch);
 		if (batch->cache.reason != DMASYNC_REASON_NONE) {
-			pay(worker, batch);
+			worker_pay(worker, batch);
 			worker_fail_batch(worker, batch, batch->cache.reason, 0);
 			return;
 		}
@@ -380,7 +328,10 @@ static void run_slice(struct worker *worker, struct batch *batch)
 	}
 	if (batch->phase == BATCH_CHECK && !check(worker, batch))
 		return;
-	issue(worker, batch);
+	if (worker_split_begin(worker, batch))
+		worker_split_slice(worker, batch);
+	else
+		issue(worker, batch);
 }
 
 /*
@@ -439,6 +390,9 @@ void worker_cancel_batch(struct worker *worker, struct batch *batch)
 		scheduler_remove(&worker->scheduler, batch->flow);
 		worker_release_cpu(worker);
 		worker_fail_batch(worker, batch, DMASYNC_REASON_CANCELLED, 0);
+		return;
+	case BATCH_SPLIT: /* ends when no worker is at it any more */
+		worker_split_cancel(batch);
 		return;
 	case BATCH_FENCE:
 		if (batch->fence_armed) { /* ends when its poll does */

@@ -219,6 +219,7 @@ static void handle(struct worker *worker, struct worker_command *command)
 		worker->params.normal_share = command->normal_share;
 		worker->params.bulk_share = command->bulk_share;
 		worker->params.simulated_ps = command->simulated_ps;
+		worker->params.split_lines = command->split_lines;
 		worker->params.max_batch_lines = command->max_batch_lines;
 		worker->params.fence_timeout_ms = command->fence_timeout_ms;
 		worker_tuned(worker);
@@ -312,7 +313,7 @@ static bool drained(struct worker *worker)
 
 static void settle_stop(struct worker *worker)
 {
-	if (!drained(worker))
+	if (!drained(worker) || !worker_split_close(worker))
 		return;
 	/* The reads write into the queues, which are the control thread's after the answer. */
 	for (struct queue *queue = worker->queues; queue; queue = queue->next) {

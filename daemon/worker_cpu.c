@@ -30,11 +30,18 @@ static void look_at_cpu(struct worker *worker, int cpu)
 	(void)n;
 }
 
+int worker_current_cpu(struct worker *worker)
+{
+	int cpu = sched_getcpu();
+
+	worker_say_cpu(worker, cpu);
+	look_at_cpu(worker, cpu);
+	return cpu;
+}
+
 void worker_open_on_cpu(struct worker *worker, struct batch *batch)
 {
-	batch->cpu = sched_getcpu();
-	worker_say_cpu(worker, batch->cpu);
-	look_at_cpu(worker, batch->cpu);
+	batch->cpu = worker_current_cpu(worker);
 }
 
 /*

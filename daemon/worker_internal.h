@@ -32,6 +32,13 @@ struct watches {
 
 #define WATCH_RECENT 8u
 
+/* What a worker knows of the batch of another one that it helps with (worker_split.c). */
+struct split_part {
+	int cpu;    /* where its opening fence was executed */
+	bool open;  /* it was: something may have been issued, and a barrier is due */
+	bool mixed; /* the barrier will wait for lines of its own batches, too */
+};
+
 struct worker {
 	struct worker_params params; /* some of it may be tuned */
 	pthread_t thread;
@@ -49,7 +56,15 @@ struct worker {
 	struct worker_stats stats;
 	struct records records;
 
+	/* Of other workers: apart from what this one writes as long as none splits. */
+	char apart[64];
+	_Atomic(struct batch *) help; /* asked to help with; NULL: with none */
+	_Atomic bool free;	      /* has nothing runnable and may be asked */
+	struct mailbox ended;	      /* splits of ours whose parts are all through */
+	char apart_too[64];
+
 	/* the worker's own */
+	struct split_part part; /* in `help` */
 	struct io_uring ring;
 	bool wake_armed;
 	uint64_t wake_value;
@@ -116,6 +131,21 @@ void worker_ring_look(struct worker *worker);  /* the same, a system call only w
 void worker_ring_poll_fence(struct worker *worker, struct batch *batch, int fd, uint32_t events);
 void worker_ring_cancel_fence(struct worker *worker, struct batch *batch);
 
+/* worker_barrier.c: opening fence and completion barrier */
+void worker_open_batch(struct worker *worker, struct batch *batch);
+void worker_batch_issued(struct worker *worker, struct batch *batch); /* all of it: wait for it */
+void worker_batch_waited_for(struct worker *worker, struct batch *batch); /* on every CPU */
+void worker_execute_barrier(struct worker *worker, bool flushed);
+
+/* worker_split.c: a batch that several workers issue */
+bool worker_split_begin(struct worker *worker, struct batch *batch); /* false: ours alone */
+void worker_split_slice(struct worker *worker, struct batch *batch); /* of our own batch */
+bool worker_split_help(struct worker *worker, bool busy); /* of another's; true: something done */
+void worker_split_cancel(struct batch *batch);		  /* of our own batch */
+void worker_split_ended(struct worker *worker);		  /* takes what is in `ended` */
+bool worker_split_is_asked(struct worker *worker);
+bool worker_split_close(struct worker *worker); /* helps no more; false: first comes its part */
+
 /* worker_commands.c: what the control thread asks for */
 void worker_tuned(struct worker *worker); /* params were changed */
 void worker_handle_commands(struct worker *worker);
@@ -130,6 +160,7 @@ void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_
 		       int error);
 
 /* worker_cpu.c: whether the barrier is on the CPU that issued */
+int worker_current_cpu(struct worker *worker);
 void worker_open_on_cpu(struct worker *worker, struct batch *batch);
 bool worker_changed_cpu(struct worker *worker, struct batch *batch); /* issue it again */
 void worker_release_cpu(struct worker *worker);
@@ -148,6 +179,10 @@ void worker_start_sync(struct worker *worker, struct worker_command *command);
 void worker_run_batch(struct worker *worker, struct batch *batch); /* one slice */
 void worker_finish_jobs(struct worker *worker);
 void worker_cancel_batch(struct worker *worker, struct batch *batch);
+uint32_t worker_credit_left(const struct worker *worker); /* of this slice */
+void worker_pay(struct worker *worker, const struct batch *batch);
+/* A line operation of it has faulted: it fails and its queue is done with. */
+void worker_fault_batch(struct worker *worker, struct batch *batch);
 
 /* worker_watch.c: which queues are looked at */
 int worker_watch_add(struct worker *worker, struct queue *queue); /* -ENOMEM */

@@ -35,7 +35,9 @@ static void add_record(struct worker *worker, const struct batch *batch,
 	record.waited_entries = batch->waited_entries;
 	record.waited_lines = batch->waited_lines;
 	record.klass = batch->flow->klass;
-	record.reserved = 0;
+	record.workers = (uint16_t)completion->workers;
+	record.shared_by =
+		completion->shared_by < UINT16_MAX ? (uint16_t)completion->shared_by : UINT16_MAX;
 	records_add(&worker->records, &record);
 }
 
@@ -99,9 +101,10 @@ static void notify(struct queue *queue)
 
 /*
  * Publishes the result. The caller has executed the completion barrier after the batch's last line
- * operation (execute_barrier(), or the batch has issued none): the store-release of the slot's seq
- * comes after it in program order, and neither a DSB (arm64), a fence of the stores it orders (x86)
- * nor a FENCE (riscv64) lets a later store pass.
+ * operation (worker_barrier.c), and so has every worker that helped with it (worker_split.c); or
+ * the batch has issued none. The store-release of the slot's seq comes after the barrier in program
+ * order, and neither a DSB (arm64), a fence of the stores it orders (x86) nor a FENCE (riscv64)
+ * lets a later store pass.
  */
 static void publish(struct worker *worker, struct batch *batch,
 		    struct dmasync_ring_completion *completion)
@@ -110,7 +113,8 @@ static void publish(struct worker *worker, struct batch *batch,
 	struct batch_owner *owner = batch->owner;
 	struct worker_command *sync = batch->sync;
 
-	if (completion->status < 0 || completion->elided || completion->fence_ns)
+	if (completion->status < 0 || completion->elided || completion->fence_ns ||
+	    completion->workers || completion->shared_by)
 		completion->flags |= DMASYNC_COMPLETION_EXTENDED;
 	worker->slice_end_ns = end_ns;
 	count_batch(worker, batch, completion);
@@ -152,7 +156,8 @@ static struct dmasync_ring_completion *begin_result(struct worker *worker,
 	result->queued_ns = batch->fetched_ns - batch->submit_ns;
 	result->fence_ns = batch->fence_ns;
 	result->batch_id = batch->id;
-	result->shared_by = 0;
+	result->shared_by = batch->shared_by;
+	result->workers = batch->workers;
 	return result;
 }
 

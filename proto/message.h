@@ -205,6 +205,10 @@ struct dmasync_stats_reply {
 	uint64_t messages;    /* 328: received since start */
 	uint64_t over_limit;  /* 336: refused for a limit or a share since start */
 	uint64_t sum_errors;  /* 344: sums that were wrong: always 0 */
+	/* Several workers for a batch, several batches behind a barrier: */
+	uint64_t batches_split;	  /* 352: of batches: issued by several workers */
+	uint64_t parts;		  /* 360: workers that issued these, summed */
+	uint64_t barriers_shared; /* 368: of barriers: more than one batch waited behind it */
 };
 
 /* Log-linear histogram: daemon/histogram.h has the arithmetic and PROTOCOL.md the formula. */
@@ -334,7 +338,8 @@ struct dmasync_batch_record {
 	uint32_t waited_entries; /* 116: of other batches, checked while it waited for its turn */
 	uint64_t waited_lines;	 /* 120: of other batches, issued while it waited for its turn */
 	uint32_t klass;		 /* 128: enum dmasync_class */
-	uint32_t reserved;	 /* 132 */
+	uint16_t workers;	 /* 132: that issued it, 0 for one */
+	uint16_t shared_by;	 /* 134: batches behind the same barrier, 0 for one */
 };
 
 #define DMASYNC_BATCHES_PAGE 400u
@@ -402,7 +407,7 @@ static_assert(sizeof(struct dmasync_queue_create_reply) == 40, "message layout")
 static_assert(sizeof(struct dmasync_queue_remove) == 24, "message layout");
 static_assert(sizeof(struct dmasync_sync_request) == 32, "message layout");
 static_assert(sizeof(struct dmasync_sync_reply) == 144, "message layout");
-static_assert(sizeof(struct dmasync_stats_reply) == 352, "message layout");
+static_assert(sizeof(struct dmasync_stats_reply) == 376, "message layout");
 static_assert(sizeof(struct dmasync_histogram) == 24, "message layout");
 static_assert(sizeof(struct dmasync_histogram_reply) == 48 + 8 * 592, "message layout");
 static_assert(sizeof(struct dmasync_clients) == 24, "message layout");

@@ -112,7 +112,7 @@ struct dmasync_ring_completion {
 	uint64_t bytes;	     /*  32: lines * line size, what was really covered */
 	uint64_t queued_ns;  /*  40: submit until fetched */
 	uint64_t issue_ns;   /*  48: opening fence until the last line operation was issued */
-	uint64_t barrier_ns; /*  56: the completion barrier */
+	uint64_t barrier_ns; /*  56: from then until the completion barrier was through */
 	uint64_t fence_ns;   /*  64: waited for fences of the batch's dma-bufs */
 	uint64_t
 		batch_id; /*  72: the daemon's number of the batch, as `dmasyncctl batches` shows */
@@ -120,7 +120,8 @@ struct dmasync_ring_completion {
 	uint32_t reason;    /*  84: enum dmasync_reason */
 	uint32_t elided; /*  88: entries that needed no operation (coherent, for_cpu to_device) */
 	uint32_t shared_by;   /*  92: batches that waited behind the same barrier, 0 for one */
-	uint32_t reserved[8]; /*  96: 0 */
+	uint32_t workers;     /*  96: workers that issued it, 0 for one */
+	uint32_t reserved[7]; /* 100: 0 */
 };
 
 /* A memfd of one page per worker, mapped read-only by the clients of its queues. */
@@ -140,7 +141,7 @@ static_assert(offsetof(struct dmasync_submission, entry) == 32, "ring layout");
 static_assert(offsetof(struct dmasync_submission, reserved) == 56, "ring layout");
 static_assert(sizeof(struct dmasync_ring_completion) == 128, "ring layout");
 static_assert(offsetof(struct dmasync_ring_completion, barrier_ns) == 56, "ring layout");
-static_assert(offsetof(struct dmasync_ring_completion, reserved) == 96, "ring layout");
+static_assert(offsetof(struct dmasync_ring_completion, reserved) == 100, "ring layout");
 static_assert(sizeof(struct dmasync_worker_page) == 64, "ring layout");
 
 #define DMASYNC_RING_PAGE 4096u

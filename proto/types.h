@@ -86,6 +86,7 @@ enum dmasync_phase {
 #define DMASYNC_COMPLETION_REPLAYED                                                                \
 	(1u << 6) /* set by the library: submitted again to a new daemon */
 #define DMASYNC_COMPLETION_INLINE (1u << 7) /* set by the library: done in the client's process */
+#define DMASYNC_COMPLETION_SPLIT (1u << 8)  /* several workers issued it */
 
 /*
  * Why a batch failed, and the errno that stands in its status. X(NAME, value, errno, sentence):

@@ -48,6 +48,7 @@ const struct names_flag names_completion_flags[] = {
 	{DMASYNC_COMPLETION_REISSUED, "reissued"},
 	{DMASYNC_COMPLETION_KERNEL, "kernel"},
 	{DMASYNC_COMPLETION_SUSPECT_TIME, "suspect_time"},
+	{DMASYNC_COMPLETION_SPLIT, "split"},
 	{DMASYNC_COMPLETION_REPLAYED, "replayed"},
 	{DMASYNC_COMPLETION_INLINE, "inline"},
 	{0, NULL},

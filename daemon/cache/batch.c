@@ -354,8 +354,9 @@ static void issue_lines(const struct cache_ops *ops, uint32_t op, uint64_t start
  * Issues what is left of a range of `lines` lines, as far as the budget goes. True when the range
  * is through; batch->progress is then 0 again.
  */
-static bool issue_range(struct cache_batch *batch, const struct cache_ops *ops, uint32_t op,
-			uint64_t start, uint32_t lines, size_t line, uint32_t *budget)
+static inline bool issue_range(struct cache_batch *batch, const struct cache_ops *ops, uint32_t op,
+			       uint64_t start, uint32_t lines, size_t line, uint32_t *budget,
+			       const bool issue)
 {
 	if (batch->progress == 0 && --*budget == 0)
 		return false;
@@ -364,7 +365,8 @@ static bool issue_range(struct cache_batch *batch, const struct cache_ops *ops, 
 	uint32_t n = left < *budget ? left : *budget;
 	uint64_t at = start + (uint64_t)batch->progress * line;
 
-	issue_lines(ops, op, at, at + (uint64_t)n * line, line);
+	if (issue)
+		issue_lines(ops, op, at, at + (uint64_t)n * line, line);
 	*budget -= n;
 	batch->lines += n;
 	batch->bytes += (uint64_t)n * line;
@@ -380,8 +382,8 @@ static bool issue_range(struct cache_batch *batch, const struct cache_ops *ops, 
  * Whole runs by the CPU's own operations, the common case, with the cursor in registers. What is
  * strided, simulated, the kernel's, begun before or larger than the budget is left to the caller.
  */
-static uint32_t issue_whole_runs(struct cache_batch *batch, const struct cache *cache,
-				 uint32_t budget)
+static inline uint32_t issue_whole_runs(struct cache_batch *batch, const struct cache *cache,
+					uint32_t budget, const bool issue)
 {
 	union cache_unit *const units = batch->units;
 	const uint32_t mask = batch->mask, first = batch->first, runs = batch->runs;
@@ -396,8 +398,9 @@ static uint32_t issue_whole_runs(struct cache_batch *batch, const struct cache *
 
 		if (run.op & ~(uint32_t)CACHE_RUN_FLUSH || run.amount >= budget)
 			break;
-		issue_lines(&cache->ops, run.op, run.start, run.start + (uint64_t)run.amount * line,
-			    line);
+		if (issue)
+			issue_lines(&cache->ops, run.op, run.start,
+				    run.start + (uint64_t)run.amount * line, line);
 		lines += run.amount;
 		budget -= run.amount + 1;
 		at++;
@@ -408,11 +411,15 @@ static uint32_t issue_whole_runs(struct cache_batch *batch, const struct cache *
 	return budget;
 }
 
-/* From where the cursor is to the end of the runs, or of the budget. */
-static uint32_t issue_runs(struct cache_batch *batch, const struct cache *cache, uint32_t budget)
+/*
+ * From where the cursor is to the end of the runs, or of the budget. One walk for what is issued
+ * and what is skipped, so that both get equally far; `issue` is a constant at each call.
+ */
+static inline __attribute__((always_inline)) uint32_t
+walk_runs(struct cache_batch *batch, const struct cache *cache, uint32_t budget, const bool issue)
 {
 	while (batch->run < batch->runs && budget > 0) {
-		budget = issue_whole_runs(batch, cache, budget);
+		budget = issue_whole_runs(batch, cache, budget, issue);
 		if (batch->run == batch->runs || budget == 0)
 			break;
 		struct cache_run run = unit_at(batch, batch->run)->run;
@@ -426,7 +433,8 @@ static uint32_t issue_runs(struct cache_batch *batch, const struct cache *cache,
 			continue;
 		}
 		if (!(run.op & CACHE_RUN_STRIDED)) {
-			if (issue_range(batch, ops, run.op, run.start, run.amount, line, &budget))
+			if (issue_range(batch, ops, run.op, run.start, run.amount, line, &budget,
+					issue))
 				batch->run++;
 			continue;
 		}
@@ -439,7 +447,7 @@ static uint32_t issue_runs(struct cache_batch *batch, const struct cache *cache,
 			uint64_t last = round_down(first_byte + run.amount - 1, line);
 			uint32_t lines = (uint32_t)((last - start) / line + 1);
 
-			if (issue_range(batch, ops, run.op, start, lines, line, &budget))
+			if (issue_range(batch, ops, run.op, start, lines, line, &budget, issue))
 				batch->row++;
 		}
 		if (batch->row == rows.rows) {
@@ -448,6 +456,11 @@ static uint32_t issue_runs(struct cache_batch *batch, const struct cache *cache,
 		}
 	}
 	return budget;
+}
+
+static uint32_t issue_runs(struct cache_batch *batch, const struct cache *cache, uint32_t budget)
+{
+	return walk_runs(batch, cache, budget, true);
 }
 
 static void rewind_cursor(struct cache_batch *batch)
@@ -482,6 +495,14 @@ uint32_t cache_batch_issue(struct cache_batch *batch, const struct cache *cache,
 		budget = issue_runs(batch, cache, budget);
 	if (cache->second_pass && (batch->second || batch->run == batch->runs))
 		budget = issue_again(batch, cache, budget);
+	*ret_done = batch->run == batch->runs;
+	return budget;
+}
+
+uint32_t cache_batch_skip(struct cache_batch *batch, const struct cache *cache, uint32_t budget,
+			  bool *ret_done)
+{
+	budget = walk_runs(batch, cache, budget, false);
 	*ret_done = batch->run == batch->runs;
 	return budget;
 }

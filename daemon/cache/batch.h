@@ -127,6 +127,14 @@ enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available
 uint32_t cache_batch_issue(struct cache_batch *batch, const struct cache *cache, uint32_t budget,
 			   bool *ret_done);
 
+/*
+ * Moves on, and counts, exactly as cache_batch_issue() does with the same budget, but issues
+ * nothing and touches no buffer: a copy of *batch from before the call then issues that very part.
+ * Not where cache->second_pass is set.
+ */
+uint32_t cache_batch_skip(struct cache_batch *batch, const struct cache *cache, uint32_t budget,
+			  bool *ret_done);
+
 /* From the first line again: the CPU changed under the batch. */
 void cache_batch_rewind(struct cache_batch *batch);
 

@@ -371,12 +371,17 @@ struct dmasync_completion {
 	uint64_t queued_ns; /* submit until the worker fetched it */
 	uint64_t fence_ns;  /* waited for fences */
 	uint64_t issue_ns; /* opening fence until the last operation; of one entry also its check */
-	uint64_t barrier_ns; /* the completion barrier alone */
-	uint64_t batch_id;   /* the daemon's number where the completion is extended, else 0 */
-	uint32_t bad_entry;  /* index of the entry that failed the batch, or DMASYNC_NO_ENTRY */
-	uint32_t reason;     /* enum dmasync_reason */
-	uint32_t shared_by;  /* batches behind the same barrier, 0 for one */
-	uint32_t reserved[9];
+	/*
+	 * From then until the barrier was through. Of a SPLIT batch issue_ns ends when its home
+	 * worker found nothing left to issue, barrier_ns when the last worker's barrier is through.
+	 */
+	uint64_t barrier_ns;
+	uint64_t batch_id;  /* the daemon's number where the completion is extended, else 0 */
+	uint32_t bad_entry; /* index of the entry that failed the batch, or DMASYNC_NO_ENTRY */
+	uint32_t reason;    /* enum dmasync_reason */
+	uint32_t shared_by; /* batches behind the same barrier, 0 for one */
+	uint32_t workers;   /* that issued it (SPLIT), 0 for one */
+	uint32_t reserved[8];
 };
 
 /* Copies out the next completion and returns 1; 0 where none is there. Never blocks. -ECONNRESET:

@@ -406,6 +406,60 @@ static void rewound_batch_issues_everything_again(void **state)
 	}
 }
 
+/* As workers share a batch: each chunk by a copy of the cursor, which then skips that chunk. */
+static void chunks_that_are_skipped_are_those_that_are_issued(void **state)
+{
+	static const uint32_t budgets[] = {2, 3, 5, 17, 64, 1000};
+	static struct event expected[MAX_EVENTS];
+
+	(void)state;
+	srandom(4);
+	for (unsigned int round = 0; round < 40; round++) {
+		cache.line = line_sizes[round % LINE_SIZES];
+		start_batch();
+		add_random_entries();
+		struct cache_batch cursor = run_at_once();
+		struct cache_batch whole = cursor;
+		size_t expected_events = events - 2; /* without fence and barrier */
+		uint64_t lines = 0, bytes = 0;
+		bool end = false;
+
+		assert_int_equal(whole.reason, DMASYNC_REASON_NONE);
+		memcpy(expected, trace + 1, expected_events * sizeof trace[0]);
+		cache_batch_rewind(&cursor);
+		events = 0;
+		while (!end) {
+			uint32_t budget = budgets[(uint32_t)random() % 6];
+			struct cache_batch chunk = cursor;
+			size_t before = events;
+			bool chunk_end;
+
+			chunk.lines = chunk.bytes = 0;
+			uint32_t left = cache_batch_skip(&cursor, &cache, budget, &end);
+
+			assert_int_equal(events, before);
+			assert_int_equal(cache_batch_issue(&chunk, &cache, budget, &chunk_end),
+					 left);
+			assert_int_equal(chunk_end, end);
+			assert_int_equal(chunk.run, cursor.run);
+			assert_int_equal(chunk.row, cursor.row);
+			assert_int_equal(chunk.progress, cursor.progress);
+			assert_int_equal(events - before, chunk.lines);
+			lines += chunk.lines;
+			bytes += chunk.bytes;
+		}
+		assert_int_equal(events, expected_events);
+		for (size_t i = 0; i < events; i++) {
+			assert_int_equal(trace[i].type, expected[i].type);
+			assert_int_equal(trace[i].address, expected[i].address);
+		}
+		assert_int_equal(cursor.lines, whole.lines);
+		assert_int_equal(cursor.bytes, whole.bytes);
+		assert_int_equal(lines, whole.lines);
+		assert_int_equal(bytes, whole.bytes);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,6 +476,7 @@ int main(void)
 		cmocka_unit_test(rows_match_the_model),
 		cmocka_unit_test(slices_chunks_and_places_leave_no_trace),
 		cmocka_unit_test(rewound_batch_issues_everything_again),
+		cmocka_unit_test(chunks_that_are_skipped_are_those_that_are_issued),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

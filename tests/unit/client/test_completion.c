@@ -37,6 +37,7 @@ static void fields_come_through(void **state)
 		.reason = DMASYNC_REASON_OUT_OF_RANGE,
 		.elided = 11,
 		.shared_by = 12,
+		.workers = 13,
 	};
 	struct dmasync_completion c;
 	struct fake_batch seen;
@@ -53,8 +54,9 @@ static void fields_come_through(void **state)
 	assert_true(c.user_data == 1 && c.entries == 2 && c.lines == 3 && c.bytes == 4);
 	assert_true(c.queued_ns == 5 && c.issue_ns == 6 && c.barrier_ns == 7 && c.fence_ns == 8);
 	assert_true(c.batch_id == 9 && c.bad_entry == 10 && c.elided == 11 && c.shared_by == 12);
+	assert_int_equal(c.workers, 13);
 	assert_int_equal(c.reason, DMASYNC_REASON_OUT_OF_RANGE);
-	for (size_t i = 0; i < 9; i++)
+	for (size_t i = 0; i < sizeof c.reserved / sizeof c.reserved[0]; i++)
 		assert_int_equal(c.reserved[i], 0);
 
 	/* Not extended: the second line is not believed, whatever stands there. */
@@ -65,6 +67,7 @@ static void fields_come_through(void **state)
 	fake_complete(b.fq, &wire);
 	assert_int_equal(dmasync_peek(b.queue, &c), 1);
 	assert_true(c.batch_id == 0 && c.fence_ns == 0 && c.reason == 0 && c.shared_by == 0);
+	assert_int_equal(c.workers, 0);
 	assert_int_equal(c.bad_entry, DMASYNC_NO_ENTRY);
 	assert_int_equal(dmasync_peek(b.queue, &c), 0);
 	bench_stop(&b);

@@ -177,6 +177,9 @@ static const struct dmasync_stats_reply stats_reply = {
 	.messages = 44,
 	.over_limit = 45,
 	.sum_errors = 46,
+	.batches_split = 47,
+	.parts = 48,
+	.barriers_shared = 49,
 };
 static const struct dmasync_histogram_reply histogram_reply = {
 	REPLY(sizeof histogram_reply, HISTOGRAM),  .phase = DMASYNC_PHASE_BARRIER,
@@ -240,7 +243,8 @@ static const struct {
 		.barrier_ns = 3000, .fence_ns = 0, .entries = 2, .elided = 1,                      \
 		.flags = DMASYNC_COMPLETION_MIXED, .status = 0, .reason = DMASYNC_REASON_NONE,     \
 		.bad_entry = DMASYNC_NO_ENTRY, .queue = 7, .worker = 1, .pid = 4711,               \
-		.waited_entries = 3, .waited_lines = 4096, .klass = DMASYNC_CLASS_BULK             \
+		.waited_entries = 3, .waited_lines = 4096, .klass = DMASYNC_CLASS_BULK,            \
+		.workers = 3, .shared_by = 2                                                       \
 	}
 static const struct {
 	struct dmasync_batches_reply reply;
@@ -338,6 +342,7 @@ static const struct dmasync_ring_completion completion_extended = {
 	.reason = DMASYNC_REASON_BAD_STRIDE,
 	.elided = 3,
 	.shared_by = 2,
+	.workers = 3,
 };
 static const struct dmasync_worker_page worker_page = {.sleeping = 1, .cpu = 4};
 

@@ -40,7 +40,8 @@
 	F(s, class_batches) F(s, class_lines) F(s, class_slices) F(s, class_waited_lines) \
 	F(s, class_waited_entries) F(s, users) F(s, files) F(s, maps) \
 	F(s, places) F(s, requests) F(s, answers) F(s, watches) F(s, reserved) F(s, queue_bytes) \
-	F(s, messages) F(s, over_limit) F(s, sum_errors)
+	F(s, messages) F(s, over_limit) F(s, sum_errors) F(s, batches_split) F(s, parts) \
+	F(s, barriers_shared)
 #define LAYOUT_dmasync_histogram(F, s) F(s, header) F(s, phase) F(s, reserved)
 #define LAYOUT_dmasync_histogram_reply(F, s) \
 	F(s, header) F(s, phase) F(s, buckets) F(s, count) F(s, max_ns) F(s, sum_ns) F(s, bucket)
@@ -62,7 +63,7 @@
 	F(s, batch_id) F(s, client_id) F(s, end_ns) F(s, user_data) F(s, lines) F(s, bytes) \
 	F(s, queued_ns) F(s, issue_ns) F(s, barrier_ns) F(s, fence_ns) F(s, entries) F(s, elided) \
 	F(s, flags) F(s, status) F(s, reason) F(s, bad_entry) F(s, queue) F(s, worker) F(s, pid) \
-	F(s, waited_entries) F(s, waited_lines) F(s, klass) F(s, reserved)
+	F(s, waited_entries) F(s, waited_lines) F(s, klass) F(s, workers) F(s, shared_by)
 #define LAYOUT_dmasync_batches_reply(F, s) F(s, header) F(s, count) F(s, lost)
 #define LAYOUT_dmasync_watch(F, s) F(s, header) F(s, enable) F(s, reserved)
 #define LAYOUT_dmasync_probe_reply(F, s) \
@@ -82,7 +83,7 @@
 #define LAYOUT_dmasync_ring_completion(F, s) \
 	F(s, seq) F(s, status) F(s, user_data) F(s, entries) F(s, flags) F(s, lines) F(s, bytes) \
 	F(s, queued_ns) F(s, issue_ns) F(s, barrier_ns) F(s, fence_ns) F(s, batch_id) \
-	F(s, bad_entry) F(s, reason) F(s, elided) F(s, shared_by) F(s, reserved)
+	F(s, bad_entry) F(s, reason) F(s, elided) F(s, shared_by) F(s, workers) F(s, reserved)
 #define LAYOUT_dmasync_worker_page(F, s) F(s, sleeping) F(s, cpu) F(s, reserved)
 
 #define LAYOUT_STRUCTS(X) \

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,15 +18,33 @@
 
 struct trace trace;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+uint32_t trace_thread(void)
+{
+	static _Atomic uint32_t count;
+	static _Thread_local uint32_t number;
+
+	if (number == 0)
+		number = atomic_fetch_add(&count, 1) + 1;
+	return number;
+}
+
 static void record(enum trace_kind kind, uintptr_t address)
 {
+	bool is_line = kind == TRACE_CLEAN || kind == TRACE_FLUSH;
+
+	if (trace.hook && is_line)
+		trace.hook(address);
+	if (trace.barrier_hook && !is_line && kind != TRACE_OPEN)
+		trace.barrier_hook();
+	pthread_mutex_lock(&lock);
 	size_t n = trace.count;
 
-	if (trace.hook && (kind == TRACE_CLEAN || kind == TRACE_FLUSH))
-		trace.hook(address);
 	assert_true(n < trace.size);
 	trace.event[n].kind = kind;
 	trace.event[n].address = address;
+	trace.event[n].thread = trace_thread();
 	if (trace.ring) {
 		struct dmasync_ring_completion completion;
 
@@ -40,6 +59,7 @@ static void record(enum trace_kind kind, uintptr_t address)
 	}
 	trace.count++;
 	atomic_store_explicit(&trace.done, trace.count, memory_order_release);
+	pthread_mutex_unlock(&lock);
 }
 
 static void record_open(void)
@@ -64,7 +84,7 @@ static void record_complete(bool flushed)
 	record(flushed ? TRACE_COMPLETE_FLUSHED : TRACE_COMPLETE, 0);
 }
 
-void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lines, int cpu)
+static void start(struct fixture *fixture, uint32_t workers, struct worker_params params)
 {
 	*fixture = (struct fixture){
 		.cache =
@@ -101,28 +121,59 @@ void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lin
 	atomic_store(&fixture->slot[0], &fixture->buffer);
 
 	assert_int_equal(helpers_create(2, 1, &fixture->helpers), 0);
-	struct worker_params params = {
-		.cpu = cpu,
-		.cache = &fixture->cache,
-		.spin_us = spin_us,
-		.slice_lines = slice_lines,
-		.max_batch_lines = UINT64_C(1) << 32,
-		.fence_timeout_ms = 60000,
-		.events = &fixture->events,
-		.events_fd = fixture->events_fd,
-		.helpers = fixture->helpers,
-	};
+	cpu_set_t cpus;
+	int cpu = -1;
 
-	assert_int_equal(worker_start(&params, &fixture->worker), 0);
+	assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+	params.cache = &fixture->cache;
+	params.max_batch_lines = UINT64_C(1) << 32;
+	params.fence_timeout_ms = 60000;
+	params.events = &fixture->events;
+	params.events_fd = fixture->events_fd;
+	params.helpers = fixture->helpers;
+	params.count = workers;
+	params.peers = workers > 1 ? fixture->workers : NULL;
+	for (params.index = 0; params.index < workers; params.index++) {
+		if (workers > 1) {
+			do
+				cpu = (cpu + 1) % CPU_SETSIZE;
+			while (!CPU_ISSET((unsigned)cpu, &cpus));
+			params.cpu = cpu;
+		}
+		assert_int_equal(worker_start(&params, &fixture->workers[params.index]), 0);
+		fixture->worker_count++;
+	}
+	fixture->worker = fixture->workers[0];
 	queue_open(fixture, &fixture->first, 8, 4096, CLIENT);
+}
+
+void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lines, int cpu)
+{
+	start(fixture, 1,
+	      (struct worker_params){.spin_us = spin_us, .slice_lines = slice_lines, .cpu = cpu});
+}
+
+void fixture_start_shared(struct fixture *fixture, uint32_t workers, uint32_t spin_us,
+			  uint32_t slice_lines, uint64_t split_lines)
+{
+	assert_in_range(workers, 2, FIXTURE_WORKERS);
+	start(fixture, workers,
+	      (struct worker_params){.spin_us = spin_us,
+				     .slice_lines = slice_lines,
+				     .split_lines = split_lines,
+				     .cpu = -1});
 }
 
 void fixture_stop(struct fixture *fixture)
 {
 	queue_release(fixture, &fixture->first);
-	post_and_wait(fixture, WORKER_STOP, NULL, NULL);
+	for (uint32_t i = 0; i < fixture->worker_count; i++) {
+		fixture->worker = fixture->workers[i];
+		post_and_wait(fixture, WORKER_STOP, NULL, NULL);
+	}
 	helpers_free(fixture->helpers, 1000);
-	worker_join(fixture->worker);
+	for (uint32_t i = 0; i < fixture->worker_count; i++)
+		worker_join(fixture->workers[i]);
 	close(fixture->events_fd);
 	munmap((void *)fixture->buffer.cache.base, BUFFER_SIZE);
 	free(trace.event);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A real worker thread with recorded line operations, a queue of its own, and this thread as its
- * client and its control thread.
+ * A real worker thread (or several, who share batches) with recorded line operations, a queue of
+ * its own, and this thread as its client and its control thread.
  */
 #ifndef DMASYNC_TESTS_WORKER_FIXTURE_H
 #define DMASYNC_TESTS_WORKER_FIXTURE_H
@@ -19,14 +19,16 @@
 
 #define LINE 64u
 #define BUFFER_SIZE (4u << 20)
+#define FIXTURE_WORKERS 4u
 
 enum trace_kind { TRACE_OPEN, TRACE_CLEAN, TRACE_FLUSH, TRACE_COMPLETE, TRACE_COMPLETE_FLUSHED };
 
 struct trace_event {
 	enum trace_kind kind;
 	uintptr_t address;
-	bool published; /* a completion stood in the ring already */
-	bool fenced;	/* the fence was not signalled yet */
+	bool published;	 /* a completion stood in the ring already */
+	bool fenced;	 /* the fence was not signalled yet */
+	uint32_t thread; /* which one it was: numbered from 1 in the order of their first events */
 };
 
 /* One at a time: the operations have no context. */
@@ -37,6 +39,7 @@ struct trace {
 	uint32_t next_completion;
 	int fence_fd;			 /* looked at for operations before the fence; 0: none */
 	void (*hook)(uintptr_t address); /* called before each line operation, on the worker */
+	void (*barrier_hook)(void);	 /* the same before each barrier */
 	_Atomic size_t done;		 /* count, for the other thread */
 };
 
@@ -55,7 +58,9 @@ struct fixture {
 	struct mailbox events;
 	int events_fd;
 	struct helpers *helpers;
-	struct worker *worker;
+	struct worker *worker; /* whose queues are opened, released and commanded */
+	struct worker *workers[FIXTURE_WORKERS];
+	uint32_t worker_count;
 	struct buffer buffer;
 	struct buffer_table table;
 	_Atomic(struct buffer *) slot[8];
@@ -69,7 +74,16 @@ extern struct trace trace;
 struct client; /* never looked into by a worker: any address will do */
 #define CLIENT ((struct client *)(uintptr_t)0x1000)
 
+/* The number of the calling worker's thread in the trace. */
+uint32_t trace_thread(void);
+
 void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lines, int cpu);
+/*
+ * Several workers, pinned to the CPUs there are in turn (who moves issues again), that share
+ * batches of more lines; the first one has the queue.
+ */
+void fixture_start_shared(struct fixture *fixture, uint32_t workers, uint32_t spin_us,
+			  uint32_t slice_lines, uint64_t split_lines);
 void fixture_stop(struct fixture *fixture);
 
 void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t depth, uint32_t units,
