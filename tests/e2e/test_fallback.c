@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * DMASYNC_INLINE_FALLBACK: batches are done by whoever is there, in order, exactly once, with the
- * right bytes, while daemons come and go. One thread.
+ * right bytes, while daemons come and go. One thread, but for the one case that says so.
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,6 +277,59 @@ static void the_descriptor_is_good_on_either_side(void)
 	harness_daemon_stop(&server);
 }
 
+/* A thread with a queue and buffers of its own on the connection of all. */
+static void *use_connection(void *argument)
+{
+	const _Atomic bool *stop = argument;
+	struct client own = {.ds = client.ds};
+	struct dmasync_queue_params params;
+	uint8_t value = 0;
+
+	dmasync_queue_params_init(&params);
+	params.depth = DEPTH;
+	check_int(dmasync_queue_create(own.ds, &params, &own.queue), 0);
+	while (!atomic_load(stop)) {
+		struct range all = {DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, 0, SIZE, 0, 0};
+		struct dmasync_completion done;
+		struct memory mine;
+
+		memory_alloc(&mine, own.ds, SIZE);
+		for (uint64_t i = 0; i < 20; i++) {
+			memset(mine.cpu, ++value, SIZE);
+			client_submit(&own, mine.buffer, &all, 1, i);
+			check_int(dmasync_wait(own.queue, &done, PATIENCE_NS), 0);
+			check_int(done.status, 0);
+			check_int(done.user_data, i);
+			check_int(memcmp(mine.cpu, mine.device, SIZE), 0);
+		}
+		memory_free(&mine);
+	}
+	dmasync_queue_destroy(own.queue);
+	return NULL;
+}
+
+static void threads_share_a_connection(void)
+{
+	enum { THREADS = 4 };
+	pthread_t threads[THREADS];
+	_Atomic bool stop = false;
+
+	find_path();
+	begin();
+	for (int i = 0; i < THREADS; i++)
+		check_int(pthread_create(&threads[i], NULL, use_connection, &stop), 0);
+	for (uint64_t round = 0; round < rounds(6); round++) {
+		start_daemon(SIMULATED_CONFIG);
+		until_daemon();
+		harness_daemon_kill(&server);
+		check(run() & DMASYNC_COMPLETION_INLINE);
+	}
+	atomic_store(&stop, true);
+	for (int i = 0; i < THREADS; i++)
+		check_int(pthread_join(threads[i], NULL), 0);
+	end();
+}
+
 static void wrong_flags_are_refused(void)
 {
 	char text[512] = "";
@@ -295,6 +350,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(buffers_are_known_to_both_sides),
 	HARNESS_CASE(a_daemon_that_cannot_take_over_is_left_alone),
 	HARNESS_CASE(the_descriptor_is_good_on_either_side),
+	HARNESS_CASE(threads_share_a_connection),
 	HARNESS_CASE(wrong_flags_are_refused),
 };
 
