@@ -11,8 +11,9 @@
 #define SIZE (UINT64_C(10) << 20)
 
 static int by_daemon(struct rig *rig, struct rig_client *client, const struct bench_list *list,
-		     uint64_t *ret_ns)
+		     bool *ret_split, uint64_t *ret_ns)
 {
+	const uint64_t lines = list->count * list->entry / list->cache->line;
 	struct dmasync_completion completion;
 	struct dmasync_batch *batch;
 	int64_t start;
@@ -32,7 +33,13 @@ static int by_daemon(struct rig *rig, struct rig_client *client, const struct be
 	if (r < 0)
 		return r;
 	*ret_ns = (uint64_t)(now_ns() - start);
-	return completion.lines == list->batches[1].lines ? 0 : -EIO;
+	*ret_split = completion.flags & DMASYNC_COMPLETION_SPLIT;
+	if (completion.lines != lines)
+		return compare_fail(rig->compare, -EIO,
+				    "the workers cleaned %llu lines of %llu; flags %#x",
+				    (unsigned long long)completion.lines, (unsigned long long)lines,
+				    completion.flags);
+	return 0;
 }
 
 static int measure(struct compare *compare, struct rig *rig, struct rig_client *client,
@@ -41,15 +48,19 @@ static int measure(struct compare *compare, struct rig *rig, struct rig_client *
 	uint64_t *_samples_ daemon = samples_new(compare->rounds);
 	uint64_t *_samples_ pmem = samples_new(compare->rounds);
 
+	uint32_t split = 0;
+	bool one;
+
 	/* The first round only warms up. */
 	for (uint64_t i = 0; i <= compare->rounds; i++) {
 		uint64_t round = i ? i - 1 : 0;
 		int r;
 
 		bench_list_dirty(list, 2 * i);
-		r = by_daemon(rig, client, list, &daemon[round]);
+		r = by_daemon(rig, client, list, &one, &daemon[round]);
 		if (r < 0)
 			return r;
+		split += one;
 		bench_list_dirty(list, 2 * i + 1);
 		pmem[round] = pmem_flush_each(list);
 	}
@@ -61,6 +72,7 @@ static int measure(struct compare *compare, struct rig *rig, struct rig_client *
 	row_value(compare, ROW_SPLIT2_E2E_VS_LIBPMEM, "daemon end to end", "us", daemon_us);
 	row_value(compare, ROW_SPLIT2_E2E_VS_LIBPMEM, "libpmem flush each, one drain", "us",
 		  pmem_us);
+	row_value(compare, ROW_SPLIT2_E2E_VS_LIBPMEM, "rounds with two workers", "", split);
 	return 0;
 }
 
