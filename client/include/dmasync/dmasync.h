@@ -206,7 +206,8 @@ size_t dmasync_error_text(struct dmasync *ds, char *text, size_t size);
  *
  * -EBADF, -EINVAL: no such fd, or neither a dma-buf nor a memfd sealed against shrinking.
  * -EOPNOTSUPP: this buffer or machine cannot be synced that way. -ENOSPC, -ENOMEM, -EMFILE: a
- * limit; the error text names it. -ETIMEDOUT, -ECONNRESET: the daemon does not answer or is gone.
+ * limit; the error text names it. -ETIMEDOUT: no daemon answered in time. -ECONNRESET: broken for
+ * good.
  */
 #define DMASYNC_IMPORT_NO_CLEAN (1u << 0)
 #define DMASYNC_IMPORT_DIRECT (1u << 1)	   /* line operations, or fail */
@@ -303,7 +304,8 @@ void dmasync_queue_destroy(struct dmasync_queue *queue);
 
 /*
  * A descriptor for poll(), epoll and event loops, owned by the library: readable while completions
- * are unread, and when the daemon is gone. The same number for the queue's whole life.
+ * are unread, and when the daemon is gone: now and then while the library looks for another, which
+ * the next dmasync_peek() does. The same number for the queue's whole life.
  */
 int dmasync_queue_fd(struct dmasync_queue *queue);
 
@@ -311,7 +313,7 @@ int dmasync_queue_fd(struct dmasync_queue *queue);
 
 /*
  * Opens the queue's next batch. -EAGAIN: the ring is full, read a completion. -EBUSY: one is open.
- * -ECONNRESET: the daemon is gone.
+ * -ECONNRESET: the connection is broken for good.
  */
 int dmasync_batch_begin(struct dmasync_queue *queue, struct dmasync_batch **ret);
 
@@ -384,8 +386,9 @@ struct dmasync_completion {
 	uint32_t reserved[8];
 };
 
-/* Copies out the next completion and returns 1; 0 where none is there. Never blocks. -ECONNRESET:
- * the daemon is gone and every completion it made was handed out. -EPROTO: the ring is damaged. */
+/* Copies out the next completion and returns 1; 0 where none is there. Never blocks, but
+ * see above, where a new daemon takes over. -ECONNRESET: the connection is broken for good and
+ * every completion was handed out. -EPROTO: the ring is damaged. */
 int dmasync_peek(struct dmasync_queue *queue, struct dmasync_completion *ret);
 
 /*
