@@ -337,6 +337,26 @@ static void none_is_shared_where_the_configuration_says_so(void **state)
 	assert_int_equal(expect_parts(TRACE_COMPLETE), 1);
 }
 
+/* Arm SI L1 4311569: one worker issues all of it, twice, and waits once. */
+static void a_second_pass_is_not_shared(void **state)
+{
+	(void)state;
+	struct dmasync_ring_completion completion;
+
+	fixture.cache.second_pass = true; /* seen by the workers through the submission's release */
+	atomic_store(&expected, 1);
+	submit_clean(&fixture.first, 0, 4 * SPLIT * LINE);
+	reap(&fixture.first, &completion);
+	assert_int_equal(completion.status, 0);
+	assert_int_equal(completion.lines, 2 * 4 * SPLIT);
+	assert_int_equal(completion.bytes, 4 * SPLIT * LINE);
+	assert_int_equal(completion.workers, 0);
+	assert_int_equal(expect_parts(TRACE_COMPLETE), 1);
+	assert_int_equal(trace.count, 2 * 4 * SPLIT + 2);
+	for (size_t i = 0; i < 2 * 4 * SPLIT; i++)
+		assert_int_equal(trace.event[1 + i].address, BASE + i % (4 * SPLIT) * LINE);
+}
+
 static void use_worker(uint32_t index)
 {
 	fixture.worker = fixture.workers[index];
@@ -687,6 +707,7 @@ int main(int argc, char **argv)
 		CASE(every_kind_of_entry, start_two),
 		CASE(a_batch_of_no_more_lines_is_not_shared, start_two),
 		CASE(none_is_shared_where_the_configuration_says_so, start_two),
+		CASE(a_second_pass_is_not_shared, start_two),
 		CASE(a_helper_does_its_own_work_first, start_two),
 		CASE(a_fault_on_a_helper_fails_the_batch, start_two),
 		CASE(a_fault_on_the_home_worker_fails_it_too, start_two),
