@@ -180,8 +180,11 @@ static void release_run(struct helper_job *job)
 	struct client *client = (struct client *)job;
 
 	buffers_release(client, &client->release_cost);
-	for (struct client_queue *queue = client->queues; queue; queue = queue->next)
+	for (struct client_queue *queue = client->queues; queue; queue = queue->next) {
+		if (!client->keep_rings)
+			queue_discard(queue->queue);
 		queue_free(queue->queue);
+	}
 }
 
 static void client_free(struct client *client)
@@ -313,6 +316,7 @@ void client_faulted(struct client *client)
 		client, LOG_WARNING,
 		"its buffer's memory faulted during a batch (was it punched out?); the client is "
 		"dropped");
+	client->keep_rings = true;
 	client_drop(client);
 }
 

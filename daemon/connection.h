@@ -69,6 +69,7 @@ struct client {
 	char name[DMASYNC_NAME_SIZE];
 	uint64_t connected_ns;
 	bool refusal_logged, misdeed_logged; /* one line of the log each */
+	bool keep_rings; /* dropped for no wish of its own: it may submit what they hold again */
 
 	int fd, pid_fd; /* -1 once given away */
 	struct loop_watch *watch, *pid_watch;

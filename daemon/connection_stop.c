@@ -44,8 +44,10 @@ void connections_stop(struct daemon *daemon)
 	daemon->stopping = true;
 	connections->workers_stopping = true;
 	connections_stop_listening(connections);
-	for (struct client *client = daemon->clients; client; client = client->next)
-		client_rewatch(client); /* nothing is read any more */
+	for (struct client *client = daemon->clients; client; client = client->next) {
+		client->keep_rings = true; /* the next daemon gets what this one leaves */
+		client_rewatch(client);	   /* nothing is read any more */
+	}
 	for (uint32_t i = 0; i < daemon->worker_count; i++) {
 		connections->worker_stops[i].type = WORKER_STOP;
 		worker_post(daemon->workers[i], &connections->worker_stops[i]);

@@ -237,6 +237,7 @@ void queue_added(struct client_queue *queue)
 	client_log(queue->client, LOG_WARNING,
 		   "queue %u cannot be served: %s; the client is dropped", queue->queue->id,
 		   strerror(-queue->add.error));
+	queue->client->keep_rings = true;
 	client_drop(queue->client);
 }
 
@@ -244,7 +245,10 @@ void queue_added(struct client_queue *queue)
 
 static void free_run(struct helper_job *job)
 {
-	queue_free(((struct client_queue *)job)->queue);
+	struct queue *queue = ((struct client_queue *)job)->queue;
+
+	queue_discard(queue); /* its client is done with it, or has broken it */
+	queue_free(queue);
 }
 
 static void free_finished(struct helper_job *job)

@@ -165,6 +165,12 @@ fail:
 	return r;
 }
 
+void queue_discard(struct queue *queue)
+{
+	/* A hole: the seals are against shrinking and growing. An error leaves what was. */
+	(void)madvise(queue->memory, queue->memory_size, MADV_REMOVE);
+}
+
 void queue_free(struct queue *queue)
 {
 	if (!queue)

@@ -78,6 +78,12 @@ int queue_create(uint32_t depth, uint32_t units, int worker_page_fd, struct queu
 #define QUEUE_FILES 2u
 uint64_t queue_bytes(uint32_t depth, uint32_t units);
 
+/*
+ * Gives the ring's pages back, whoever else still has it mapped: they are charged to the daemon.
+ * Only once nobody will take what is in it: what the client finds there then is zeroes.
+ */
+void queue_discard(struct queue *queue);
+
 /* Unmaps and closes; after the worker has let go. NULL is fine. May block briefly (munmap). */
 void queue_free(struct queue *queue);
 

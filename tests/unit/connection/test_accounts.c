@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -405,6 +405,91 @@ static void fds_wait_for_fds(void)
 	harness_daemon_stop(&daemon);
 }
 
+/*
+ * The last fds are not for connections: what is refused is refused with room left for all fds that
+ * one packet can bring, which then bring nobody in distress.
+ */
+static void room_for_a_packet(void)
+{
+	/* The daemon's own, its worker's, its helpers', one packet's; and ten connections. */
+	const struct rlimit limit = {32 + 4 + 8 + 253 + 20, 32 + 4 + 8 + 253 + 20};
+	struct harness_daemon daemon;
+	struct dmasync_stats_reply stats;
+	struct dmasync_message probe = {.size = sizeof probe, .opcode = DMASYNC_OP_PROBE};
+	union reply reply;
+	int sockets[10], fds[253], null = open("/dev/null", O_RDONLY);
+
+	check_int(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	harness_daemon_start(&daemon, "", NULL);
+	for (int i = 0; i < 10; i++)
+		sockets[i] = requests_connect(&daemon);
+	for (int i = 0; i < 5; i++) {
+		int refused = harness_connect(daemon.socket);
+
+		requests_closed_with(refused, -EMFILE);
+		close(refused);
+	}
+	/* A queue would need two more; and so would a buffer, one. */
+	struct dmasync_queue_create create = {.depth = 2, .units = 16};
+	struct dmasync_buffer_add add = {0};
+
+	requests_refused(sockets[0], DMASYNC_OP_QUEUE_CREATE, &create, sizeof create, NULL, 0,
+			 -EMFILE, "open files");
+	requests_refused(sockets[0], DMASYNC_OP_BUFFER_ADD, &add, sizeof add, &null, 1, -EMFILE,
+			 "open files");
+	for (int i = 0; i < 253; i++)
+		fds[i] = null;
+	for (int i = 0; i < 10; i++)
+		check_int(harness_send(sockets[i], &probe, sizeof probe, fds, 253), 0);
+	for (int i = 0; i < 10; i++) {
+		check(harness_receive(sockets[i], &reply, sizeof reply, NULL, NULL, 5000) > 0);
+		check_int(reply.header.opcode, DMASYNC_OP_PROBE);
+		/* Not: "did not all arrive". */
+		check_int(reply.error.error, -EINVAL);
+	}
+	harness_until((requests_stats(sockets[0], &stats), stats.files == 20), 5000);
+	for (int i = 1; i < 10; i++)
+		close(sockets[i]);
+	harness_until(is_alone(sockets[0]), 5000);
+	close(sockets[0]);
+	close(null);
+	harness_daemon_stop(&daemon);
+}
+
+/* A reader that does not read is charged what is kept for it, and one turn later no more than that.
+ */
+static void unread_answers_are_charged(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_client_record client;
+	struct dmasync_histogram request = {
+		.header = {.size = sizeof request, .opcode = DMASYNC_OP_HISTOGRAM}};
+	union reply reply;
+	unsigned int sent = 0;
+
+	harness_daemon_start(&daemon, "", NULL);
+	int socket = requests_connect(&daemon), slow = requests_connect(&daemon);
+
+	check_int(fcntl(slow, F_SETFL, O_NONBLOCK), 0);
+	for (int idle = 0; idle < 50; idle++) {
+		while (harness_send(slow, &request, sizeof request, NULL, 0) == 0) {
+			sent++;
+			idle = 0;
+		}
+		harness_pause();
+	}
+	client_record(socket, 2, &client);
+	check_int(client.answers, 1);
+	for (unsigned int i = 0; i < sent; i++)
+		check_int(harness_receive(slow, &reply, sizeof reply, NULL, NULL, 5000),
+			  sizeof reply.histogram);
+	harness_until((client_record(socket, 2, &client), client.answers == 0), 5000);
+	close(slow);
+	harness_until(is_alone(socket), 5000);
+	close(socket);
+	harness_daemon_stop(&daemon);
+}
+
 /* ---- fairness ---- */
 
 /*
@@ -442,9 +527,14 @@ static void floods(void)
 }
 
 static const struct harness_case cases[] = {
-	HARNESS_CASE(exact_counts),	HARNESS_CASE(refusals_cost_nothing),
-	HARNESS_CASE(limits_of_a_user), HARNESS_CASE(shares),
-	HARNESS_CASE(refused_with_fds), HARNESS_CASE(fds_wait_for_fds),
+	HARNESS_CASE(exact_counts),
+	HARNESS_CASE(refusals_cost_nothing),
+	HARNESS_CASE(limits_of_a_user),
+	HARNESS_CASE(shares),
+	HARNESS_CASE(refused_with_fds),
+	HARNESS_CASE(fds_wait_for_fds),
+	HARNESS_CASE(room_for_a_packet),
+	HARNESS_CASE(unread_answers_are_charged),
 	HARNESS_CASE(floods),
 };
 

@@ -176,6 +176,39 @@ static void queue_fds(void)
 	harness_daemon_stop(&daemon);
 }
 
+static bool has_pages(const struct ring *ring)
+{
+	struct stat status;
+
+	check_int(fstat(ring->fds[DMASYNC_QUEUE_RING], &status), 0);
+	return status.st_blocks > 0;
+}
+
+/* Who keeps a ring after its end keeps zeroes that cost the daemon nothing; not where it stops. */
+static void rings_after_their_end(void)
+{
+	struct harness_daemon daemon;
+	struct ring removed, left, stopped;
+
+	harness_daemon_start(&daemon, "", NULL);
+	int socket = requests_connect(&daemon), other = requests_connect(&daemon);
+
+	ring_open(socket, 2, 2, &removed);
+	ring_open(other, 2, 2, &left);
+	ring_open(socket, 2, 2, &stopped);
+	check(has_pages(&removed) && has_pages(&left) && has_pages(&stopped));
+	check_int(requests_queue_remove(socket, removed.id), 0);
+	check(!has_pages(&removed));
+	close(other);
+	harness_until(!has_pages(&left), 5000);
+	harness_daemon_stop(&daemon);
+	check(has_pages(&stopped));
+	ring_close(&removed);
+	ring_close(&left);
+	ring_close(&stopped);
+	close(socket);
+}
+
 static void create_refused(int socket, uint32_t depth, uint32_t units, uint32_t klass, int error,
 			   const char *text)
 {
@@ -452,6 +485,7 @@ static void stop_drains(void)
 static const struct harness_case cases[] = {
 	HARNESS_CASE(batches_through_a_queue),
 	HARNESS_CASE(queue_fds),
+	HARNESS_CASE(rings_after_their_end),
 	HARNESS_CASE(queues_that_are_refused),
 	HARNESS_CASE(classes_are_granted_or_refused),
 	HARNESS_CASE(unread_answers),

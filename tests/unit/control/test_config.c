@@ -287,6 +287,29 @@ static void test_cpu_lists(void **state)
 		assert_true(config_parse_cpus(wrong[i], cpus, &count) < 0);
 }
 
+/* Lists of CPUs that differ behind their first 255 characters: compared and copied whole. */
+static void test_long_texts(void **state)
+{
+	struct config config, copy;
+	char text[CONFIG_TEXT_SIZE], cpus[512] = "0";
+
+	(void)state;
+	for (int cpu = 900; cpu < 963; cpu++)
+		snprintf(cpus + strlen(cpus), sizeof cpus - strlen(cpus), ",0%d", cpu);
+	assert_true(strlen(cpus) > 300);
+	assert_int_equal(config_defaults(&config), 0);
+	assert_int_equal(config_set(&config, "daemon", "cpus", cpus, "test", text, sizeof text), 0);
+	assert_int_equal(config_copy(&config, &copy), 0);
+	assert_string_equal(copy.cpus, cpus);
+	assert_int_equal(config_reload(&config, &copy, text, sizeof text), 0);
+	assert_string_equal(text, "");
+	copy.cpus[strlen(cpus) - 1] = '9';
+	assert_int_equal(config_reload(&config, &copy, text, sizeof text), 1);
+	assert_non_null(strstr(text, "cpus"));
+	config_clear(&copy);
+	config_clear(&config);
+}
+
 static void test_reload(void **state)
 {
 	struct config config, fresh;
@@ -387,11 +410,12 @@ static void test_default_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults), cmocka_unit_test(test_every_type),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_unknown_keys),
-		cmocka_unit_test(test_syntax),	 cmocka_unit_test(test_missing_file),
-		cmocka_unit_test(test_set),	 cmocka_unit_test(test_cpu_lists),
-		cmocka_unit_test(test_reload),	 cmocka_unit_test(test_default_file),
+		cmocka_unit_test(test_defaults),     cmocka_unit_test(test_every_type),
+		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_unknown_keys),
+		cmocka_unit_test(test_syntax),	     cmocka_unit_test(test_missing_file),
+		cmocka_unit_test(test_set),	     cmocka_unit_test(test_cpu_lists),
+		cmocka_unit_test(test_long_texts),   cmocka_unit_test(test_reload),
+		cmocka_unit_test(test_default_file),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);
