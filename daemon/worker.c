@@ -56,6 +56,9 @@ static bool turn(struct worker *worker)
 	if (worker->settle || worker->stop) {
 		worked |= worker->settle;
 		worker_settle(worker);
+		/* WORKER_STOP is answered: the queues and the flows in them may be gone. */
+		if (!worker->running)
+			return true;
 	}
 
 	const struct scheduler_flow *flow = scheduler_next(&worker->scheduler);
