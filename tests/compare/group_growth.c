@@ -91,9 +91,11 @@ int group_growth(struct compare *compare)
 		row_value(compare, ROW_GROWTH_SIZE, compare->short_form ? short_names[i] : names[i],
 			  "", ratio);
 		if (i == 0 || i == SIZES - 1) {
-			row_value(compare, ROW_GROWTH_SIZE, "daemon at that size", "us",
+			row_value(compare, ROW_GROWTH_SIZE,
+				  i ? "daemon, the largest" : "daemon, the smallest", "us",
 				  daemon / 1e3);
-			row_value(compare, ROW_GROWTH_SIZE, "in-process at that size", "us",
+			row_value(compare, ROW_GROWTH_SIZE,
+				  i ? "in-process, the largest" : "in-process, the smallest", "us",
 				  in_process / 1e3);
 		}
 	}

@@ -102,6 +102,15 @@ with tempfile.TemporaryDirectory() as work:
     run(True, "worse within the floor of the noise", save(flat), baseline)
     row(flat, "fairness_users").update(runs=[20.0, 20.0], ratio=20.0, met=False)
     run(False, "worse than the floor of the noise", save(flat), baseline)
+    # Of a reduction of 97 % the floor is a part of the other 3 %.
+    row(flat, "fairness_users").update(runs=[19.0, 19.0], ratio=19.0, met=True)
+    reduction = row(flat, "sg4k_reduction_pct")
+    reduction.update(unit="%", runs=[97.0, 97.0], ratio=97.0, noise=0.0)
+    run(True, "recording a reduction", "--record", save(flat), baseline)
+    reduction.update(runs=[96.95, 96.95], ratio=96.95)
+    run(True, "a reduction worse within the floor", save(flat), baseline)
+    reduction.update(runs=[96.8, 96.8], ratio=96.8)
+    run(False, "a reduction worse than the floor", save(flat), baseline)
     # What must stay zero has no floor.
     row(flat, "fairness_users").update(runs=[19.0, 19.0], ratio=19.0, met=True)
     row(flat, "idle_wakeups").update(runs=[0.0, 0.0], ratio=0.0, noise=0.0)
