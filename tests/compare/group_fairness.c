@@ -144,9 +144,11 @@ static int open_as(struct rig *rig, uid_t user, const struct dmasync_queue_param
 	int r;
 
 	*ret = (struct rig_client){0};
-	if (seteuid(user) < 0)
-		return compare_fail(rig->compare, -errno,
+	if (geteuid() != 0)
+		return compare_fail(rig->compare, -EPERM,
 				    "only root can connect as two users; run it as root");
+	if (seteuid(user) < 0)
+		return compare_fail(rig->compare, -errno, "seteuid(%u): %s", user, strerror(errno));
 	r = rig_connect(rig, &ds);
 	if (seteuid(0) < 0)
 		return compare_fail(rig->compare, -errno, "seteuid(0) failed");

@@ -66,6 +66,12 @@ static void run_group(struct compare *compare, const struct group *group)
 			compare->failure[0] ? compare->failure : strerror(-r));
 }
 
+static void leave_out(struct compare *compare, const struct group *group, const char *only)
+{
+	for (enum row row = group->first; row <= group->last; row++)
+		row_why(compare, row, "left out: --only=%s", only);
+}
+
 static int run_all(struct compare *compare, const char *only)
 {
 	int64_t start = now_ns();
@@ -73,8 +79,10 @@ static int run_all(struct compare *compare, const char *only)
 	for (uint32_t run = 0; run < compare->runs; run++) {
 		memset(&compare->run, 0, sizeof compare->run);
 		for (size_t i = 0; i < GROUPS; i++) {
-			if (only && strcmp(only, groups[i].name) != 0)
+			if (only && strcmp(only, groups[i].name) != 0) {
+				leave_out(compare, &groups[i], only);
 				continue;
+			}
 			fprintf(stderr, "run %u of %u, %llu s: %s\n", run + 1, compare->runs,
 				(unsigned long long)((now_ns() - start) / 1000000000),
 				groups[i].name);
