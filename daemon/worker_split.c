@@ -385,6 +385,7 @@ bool worker_split_help(struct worker *worker, bool busy)
 
 	worker->unfinished_lines += lines;
 	worker->work_lines += lines;
+	worker->spent = budget; /* our own queues are looked at accordingly */
 	return true;
 }
 
