@@ -152,7 +152,8 @@ static int map_shared(int fd, size_t size, int protection, void **ret)
 		return -EPROTO;
 	if (fstat(fd, &file) < 0 || file.st_size < 0 || (uint64_t)file.st_size < size)
 		return -EPROTO;
-	memory = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+	/* Populated, as it is on the daemon's side: no batch is to fault. */
+	memory = mmap(NULL, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (memory == MAP_FAILED)
 		return -errno;
 	/* A child that wrote here would be a second producer. */
@@ -276,6 +277,9 @@ static struct dmasync_queue *queue_new(struct dmasync *ds, uint32_t depth)
 		queue_free(queue);
 		return NULL;
 	}
+	/* Which no compiler leaves out: their pages come now and not with a batch. */
+	explicit_bzero(queue->slots, depth * sizeof *queue->slots);
+	explicit_bzero(queue->stash, depth * sizeof *queue->stash);
 	return queue;
 }
 

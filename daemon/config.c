@@ -34,6 +34,13 @@ static const struct config_key keys[] = {
 	 "Worker threads, each pinned to a CPU. Not looked at where cpus is set."},
 	{"daemon", "cpus", CONFIG_CPUS, AT(cpus), 0, 0, NULL, NULL, false,
 	 "CPUs of the workers, one each, in this order. Unset: the last ones the daemon may use."},
+	{"daemon", "policy", CONFIG_POLICY, AT(fifo), 0, 0, NULL, "other", false,
+	 "Scheduling policy of the workers. fifo needs cpus, and CAP_SYS_NICE or RLIMIT_RTPRIO."},
+	{"daemon", "priority", CONFIG_COUNT, AT(priority), 1, 49, NULL, "10", false,
+	 "Priority with policy = fifo. Interrupt threads have 50."},
+	{"daemon", "rt_share", CONFIG_COUNT, AT(rt_share), 1, 95, "percent", "50", true,
+	 "How much of any 100 ms a worker may be awake under fifo; more, and it goes on under "
+	 "other."},
 	{"daemon", "spin_us", CONFIG_COUNT, AT(spin_us), 0, 10000, "microseconds", "50", true,
 	 "How long a worker without work looks on before it sleeps, at most. With one CPU it never "
 	 "does."},

@@ -30,6 +30,7 @@ enum config_type {
 	CONFIG_BOOL,
 	CONFIG_LEVEL,	  /* int, a syslog level by name */
 	CONFIG_PATH_NAME, /* char *, absolute, fits a socket address; NULL where unset */
+	CONFIG_POLICY,	  /* bool, true for fifo */
 	CONFIG_GROUP,	  /* char *, a group that exists; NULL where unset */
 	CONFIG_CPUS,	  /* char *, a list of CPU numbers and ranges; NULL where unset */
 	CONFIG_BACKEND,	  /* of an exporter: not in struct config at `offset` */
@@ -60,6 +61,9 @@ struct config {
 	uint32_t workers; /* not looked at where cpus is set */
 	char *cpus;	  /* "2,3": one worker each, in order; NULL: chosen */
 	uint32_t spin_us, spin_min_us;
+	bool fifo;	   /* policy = fifo; only with cpus */
+	uint32_t priority; /* of it */
+	uint32_t rt_share; /* percent */
 	uint32_t slice_us;
 	uint32_t slice_lines;
 	uint32_t normal_share, bulk_share; /* percent */

@@ -201,6 +201,12 @@ int config_value_set(struct config *config, const struct config_key *key, const 
 		if (r >= 0)
 			*(int *)(void *)field = r;
 		return r < 0 ? r : 0;
+	case CONFIG_POLICY:
+		*ret_problem = "not a policy";
+		if (strcmp(value, "other") != 0 && strcmp(value, "fifo") != 0)
+			return -EINVAL;
+		*(bool *)(void *)field = strcmp(value, "fifo") == 0;
+		return 0;
 	case CONFIG_PATH_NAME:
 	case CONFIG_GROUP:
 	case CONFIG_CPUS:
@@ -245,6 +251,10 @@ void config_value(const struct config *config, const struct config_key *key, cha
 	case CONFIG_LEVEL:
 		snprintf(text, text_size, "%s", log_level_name(*(const int *)(const void *)field));
 		return;
+	case CONFIG_POLICY:
+		snprintf(text, text_size, "%s",
+			 *(const bool *)(const void *)field ? "fifo" : "other");
+		return;
 	case CONFIG_PATH_NAME:
 	case CONFIG_GROUP:
 	case CONFIG_CPUS: {
@@ -279,6 +289,9 @@ void config_allowed(const struct config_key *key, char *text, size_t text_size)
 		return;
 	case CONFIG_LEVEL:
 		snprintf(text, text_size, "err, warning, notice, info or debug");
+		return;
+	case CONFIG_POLICY:
+		snprintf(text, text_size, "other or fifo");
 		return;
 	case CONFIG_PATH_NAME:
 		snprintf(text, text_size, "an absolute path of at most %" PRIu64 " bytes",

@@ -208,6 +208,15 @@ static enum daemon_status choose_cpus(struct daemon *daemon, int cpus[CONFIG_CPU
 		log_error("the CPUs of this process cannot be told: %s", strerror(errno));
 		return DAEMON_FAILED;
 	}
+	/*
+	 * A thread that no ordinary one can preempt belongs on a CPU that somebody set aside for
+	 * it, not on whichever was free.
+	 */
+	if (daemon->config.fifo && !daemon->config.cpus) {
+		log_error("policy = fifo without cpus: name the CPUs that the workers may have to "
+			  "themselves, as in cpus = 3, or take policy = other");
+		return DAEMON_MISCONFIGURED;
+	}
 	if (placement_choose(&daemon->config, &allowed, cpus, ret_count, text, sizeof(text)) < 0) {
 		log_error("%s", text);
 		return DAEMON_MISCONFIGURED;
@@ -234,6 +243,17 @@ static enum daemon_status explain_uring(const char *who, int error)
 	return error == -EPERM || error == -ENOSYS ? DAEMON_MISCONFIGURED : DAEMON_FAILED;
 }
 
+static void explain_policy(const struct daemon *daemon, const struct worker *worker)
+{
+	if (worker_policy(worker) == WORKER_POLICY_REFUSED)
+		log_warning("worker %" PRIu32
+			    " is refused policy = fifo (%s): it needs CAP_SYS_NICE "
+			    "or LimitRTPRIO=%" PRIu32 ", and a unit without RestrictRealtime=; it "
+			    "runs on under SCHED_OTHER",
+			    worker_index(worker), strerror(-worker_policy_error(worker)),
+			    daemon->config.priority);
+}
+
 static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 {
 	daemon->workers = calloc(count, sizeof(*daemon->workers));
@@ -246,6 +266,8 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 				.count = count,
 				.cpu = cpus[i],
 				.cache = &daemon->cache,
+				.priority = daemon->config.fifo ? daemon->config.priority : 0,
+				.rt_share = daemon->config.rt_share,
 				.spin_us = daemon_spin_us(daemon),
 				.spin_min_us = daemon->config.spin_min_us,
 				.slice_us = daemon->config.slice_us,
@@ -265,6 +287,7 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 
 		if (r < 0)
 			return r;
+		explain_policy(daemon, daemon->workers[i]);
 		daemon->worker_count++;
 	}
 	return 0;

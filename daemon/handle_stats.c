@@ -71,6 +71,10 @@ void handle_stats(struct client *client, struct request *request)
 		reply.parts += read_counter(&stats->parts);
 		reply.barriers_shared += read_counter(&stats->barriers_shared);
 		reply.worker_sleeps += read_counter(&stats->sleeps);
+		reply.page_faults += read_counter(&stats->page_faults);
+		reply.realtime_drops += read_counter(&stats->realtime_drops);
+		if (worker_policy(daemon->workers[i]) == WORKER_POLICY_FIFO)
+			reply.realtime_workers++;
 		reply.slice_overruns += read_counter(&stats->slice_overruns);
 		for (int klass = 0; klass < DMASYNC_CLASSES; klass++)
 			add_class(&reply, klass, &stats->klass[klass]);

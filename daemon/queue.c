@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/populate.h"
 #include "daemon/worker.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -126,6 +127,7 @@ int queue_create(uint32_t depth, uint32_t units, int worker_page_fd, struct queu
 
 	if (!queue)
 		return -ENOMEM;
+	populate(queue, sizeof *queue);
 	queue->doorbell_fd = queue->notification_fd = -1;
 	queue->fetched = queue->completed = queue->completions_read = DMASYNC_RING_START;
 	queue->event = calloc(1, sizeof *queue->event);

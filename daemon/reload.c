@@ -23,6 +23,7 @@ void daemon_tune_workers(struct daemon *daemon)
 			continue;
 		}
 		command->type = WORKER_TUNE;
+		command->rt_share = daemon->config.rt_share;
 		command->spin_us = daemon_spin_us(daemon);
 		command->spin_min_us = daemon->config.spin_min_us;
 		command->slice_us = daemon->config.slice_us;

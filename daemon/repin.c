@@ -107,6 +107,32 @@ static void find_place(struct repin *repin, uint32_t index, const cpu_set_t *all
 			    index, before, home);
 }
 
+static void report_policy(const struct repin *repin, uint32_t index)
+{
+	const struct config *config = &repin->daemon->config;
+
+	switch (worker_policy(repin->daemon->workers[index])) {
+	case WORKER_POLICY_OTHER:
+		return;
+	case WORKER_POLICY_FIFO:
+		log_notice("worker %" PRIu32 " is under SCHED_FIFO with priority %" PRIu32 " again",
+			   index, config->priority);
+		return;
+	case WORKER_POLICY_REFUSED:
+		log_warning("worker %" PRIu32 " is refused SCHED_FIFO now: it stays under "
+			    "SCHED_OTHER",
+			    index);
+		return;
+	case WORKER_POLICY_DROPPED:
+		log_warning(
+			"worker %" PRIu32 " was awake for more than rt_share = %" PRIu32
+			" %% of 100 ms: it goes on under SCHED_OTHER until it was below that for "
+			"a second",
+			index, config->rt_share);
+		return;
+	}
+}
+
 void repin_look(struct repin *repin)
 {
 	cpu_set_t allowed;
@@ -116,6 +142,8 @@ void repin_look(struct repin *repin)
 	if (!repin || repin->daemon->stopping)
 		return;
 	for (uint32_t i = 0; i < repin->count; i++) {
+		if (worker_take_policy_change(repin->daemon->workers[i]))
+			report_policy(repin, i);
 		if (!worker_take_displaced(repin->daemon->workers[i]) || !allowed_cpus(&allowed))
 			continue;
 		find_place(repin, i, &allowed);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Workers whose CPU went away get another one, and return when it is back. Control thread. */
+/*
+ * Workers whose CPU went away get another one, and return when it is back; those that lose their
+ * scheduling policy or get it back are reported. Control thread.
+ */
 #ifndef DMASYNC_REPIN_H
 #define DMASYNC_REPIN_H
 
@@ -18,7 +21,7 @@ void repin_free(struct repin *repin); /* NULL is fine */
  */
 void repin_count_cpus(struct repin *repin);
 
-/* After an event of the workers: has one of them been moved? */
+/* After an event of the workers: has one of them been moved, or changed its policy? */
 void repin_look(struct repin *repin);
 
 #endif

@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/populate.h"
 #include "daemon/worker_internal.h"
 
 /* Looks at the queues between two at the clock, which cost more. */
@@ -89,13 +91,27 @@ static bool nothing_to_do(struct worker *worker)
 	return true;
 }
 
+/* Before a sleep, which costs a system call anyway. */
+static void count_page_faults(struct worker *worker)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_THREAD, &usage) == 0)
+		atomic_store_explicit(&worker->stats.page_faults,
+				      (uint64_t)(usage.ru_minflt + usage.ru_majflt),
+				      memory_order_relaxed);
+}
+
 static void sleep_in_ring(struct worker *worker)
 {
 	dmasync_ring_announce_sleep(&worker->page->sleeping);
 	if (nothing_to_do(worker)) {
+		count_page_faults(worker);
+		worker_policy_sleep(worker);
 		counter_add(&worker->stats.sleeps, 1);
 		atomic_store_explicit(&worker->stats.busy, 0, memory_order_relaxed);
 		worker_ring_sleep(worker);
+		worker_policy_awake(worker);
 		atomic_store_explicit(&worker->stats.busy, 1, memory_order_relaxed);
 	}
 	dmasync_ring_announce_awake(&worker->page->sleeping);
@@ -125,6 +141,7 @@ static void run(struct worker *worker)
 		counter_add(&worker->stats.alive, 1);
 		if (turn(worker)) {
 			idle = false;
+			worker_policy_turn(worker);
 			continue;
 		}
 		if (!idle)
@@ -152,9 +169,12 @@ static void *worker_thread(void *argument)
 	struct start *start = argument;
 	struct worker *worker = start->worker;
 
+	populate_stack();
 	/* The ring is made here: IORING_SETUP_SINGLE_ISSUER ties it to its thread. */
 	worker->start_error = worker_ring_setup(worker);
 	worker->running = worker->start_error == 0;
+	if (worker->running)
+		worker->policy_error = worker_policy_begin(worker);
 	sem_post(&start->running);
 	if (worker->running)
 		run(worker);
@@ -249,6 +269,7 @@ int worker_start(const struct worker_params *params, struct worker **ret)
 
 	if (!worker)
 		return -ENOMEM;
+	populate(worker, sizeof *worker);
 	worker->params = *params;
 	atomic_init(&worker->cpu, params->cpu);
 	atomic_init(&worker->free, true);

@@ -26,7 +26,7 @@ enum worker_command_type {
 	WORKER_CLIENT_STOP,  /* client: drop all it has in work; answered when let go of */
 	WORKER_BUFFER_GRACE, /* client: answered when all its batches fetched so far are done */
 	WORKER_SYNC,	     /* units[count]: a batch of a SYNC message; answered with result */
-	WORKER_TUNE,	     /* spin_us to max_batch_lines */
+	WORKER_TUNE,	     /* rt_share to max_batch_lines */
 	WORKER_STOP,	     /* drain what is submitted, answer, end the thread; not what waits
 			      * for a fence, nor what comes behind it in its queue */
 	/* what nobody asked for, in queue->event: the queue's own memory, not to be freed */
@@ -44,7 +44,7 @@ struct worker_command {
 	struct worker *worker; /* set by worker_post() */
 	struct queue *queue;
 	struct client *client;
-	uint32_t spin_us, spin_min_us, slice_us, slice_lines, normal_share, bulk_share,
+	uint32_t rt_share, spin_us, spin_min_us, slice_us, slice_lines, normal_share, bulk_share,
 		simulated_ps;
 	uint32_t fence_timeout_ms;
 	uint64_t max_batch_lines, split_lines;
@@ -88,9 +88,18 @@ struct worker_stats {
 		_Atomic uint64_t batches, lines, slices;
 		_Atomic uint64_t waited_lines, waited_entries; /* the most of any batch */
 	} klass[DMASYNC_CLASSES];
-	_Atomic uint64_t spins; /* times that it looked on before sleeping */
+	_Atomic uint64_t realtime_drops; /* SCHED_FIFO lost for more than rt_share */
+	_Atomic uint64_t page_faults;	 /* of its thread, when it last went to sleep */
+	_Atomic uint64_t spins;		 /* times that it looked on before sleeping */
 	_Atomic uint64_t alive; /* grows with every turn of the loop: the watchdog's proof */
 	_Atomic uint32_t busy;	/* 1: has work; 0: sleeps in its ring and may rightly stand still */
+};
+
+enum worker_policy {
+	WORKER_POLICY_OTHER,   /* as configured */
+	WORKER_POLICY_FIFO,    /* as configured */
+	WORKER_POLICY_REFUSED, /* fifo is configured, and the kernel said no */
+	WORKER_POLICY_DROPPED, /* fifo is configured, and it used more than rt_share */
 };
 
 struct worker_params {
@@ -99,6 +108,8 @@ struct worker_params {
 	int cpu;		   /* at start; -1: not pinned */
 	const struct cache *cache; /* outlives the worker */
 	uint32_t spin_us;	   /* longest look before sleeping; 0: never spins */
+	uint32_t priority;	   /* of SCHED_FIFO; 0: SCHED_OTHER */
+	uint32_t rt_share;	   /* percent of any 100 ms that it may be awake under it */
 	uint32_t spin_min_us;	   /* shortest one */
 	uint32_t slice_us;    /* of one slice, by the cost measured at start; 0: no such limit */
 	uint32_t slice_lines; /* line operations before another queue's turn, at most */
@@ -135,6 +146,10 @@ uint32_t worker_index(const struct worker *worker);
 int worker_cpu(const struct worker *worker); /* the CPU it is pinned to, -1 where not */
 /* True once after it found itself on another CPU; it has written the eventfd of the events. */
 bool worker_take_displaced(struct worker *worker);
+enum worker_policy worker_policy(const struct worker *worker);
+int worker_policy_error(const struct worker *worker); /* why it was refused at start, or 0 */
+/* True once after the policy changed; it has written the eventfd of the events. */
+bool worker_take_policy_change(struct worker *worker);
 /* Pins it to a CPU; with -1 it may use all of `others`. */
 int worker_pin(struct worker *worker, int cpu, const cpu_set_t *others);
 int worker_page_fd(const struct worker *worker);	  /* memfd of struct dmasync_worker_page */

@@ -211,6 +211,7 @@ static void handle(struct worker *worker, struct worker_command *command)
 		start_sync(worker, command);
 		break;
 	case WORKER_TUNE:
+		worker->params.rt_share = command->rt_share;
 		worker->params.spin_us = command->spin_us;
 		worker->params.spin_min_us = command->spin_min_us;
 		worker_spin_tune(worker);

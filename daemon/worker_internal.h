@@ -8,6 +8,7 @@
 #include <sched.h>
 
 #include "daemon/kill_point.h"
+#include "daemon/rt_share.h"
 #include "daemon/scheduler.h"
 #include "daemon/worker.h"
 #include "proto/spin.h"
@@ -53,6 +54,9 @@ struct worker {
 	_Atomic uint32_t queue_count;
 	_Atomic int cpu;	/* that it is pinned to, -1: none; set by the control thread */
 	_Atomic bool displaced; /* it is on another one; cleared by the control thread */
+	_Atomic enum worker_policy policy;
+	_Atomic bool policy_changed; /* cleared by the control thread */
+	int policy_error;	     /* why it was refused at start */
 	struct worker_stats stats;
 	struct records records;
 
@@ -98,6 +102,12 @@ struct worker {
 	bool holding_cpu; /* unpinned, and bound to a CPU until the batch is through */
 	cpu_set_t home;	  /* the affinity to return to */
 	bool running;
+
+	/* worker_policy.c */
+	struct rt_share share;
+	uint64_t awake_since_ns; /* accounted up to here */
+	uint64_t over_share_ns;	 /* when it last was over its share */
+	uint32_t policy_turns;
 
 	/* worker_spin.c */
 	struct dmasync_spin spin;
@@ -164,6 +174,13 @@ int worker_current_cpu(struct worker *worker);
 void worker_open_on_cpu(struct worker *worker, struct batch *batch);
 bool worker_changed_cpu(struct worker *worker, struct batch *batch); /* issue it again */
 void worker_release_cpu(struct worker *worker);
+
+/* worker_policy.c: SCHED_FIFO, and how much of it */
+int worker_policy_begin(struct worker *worker);	 /* 0, or why it was refused */
+void worker_policy_turn(struct worker *worker);	 /* after a turn that did something */
+void worker_policy_sleep(struct worker *worker); /* before it sleeps ... */
+void worker_policy_awake(struct worker *worker); /* ... and after */
+void worker_policy_account(struct worker *worker, uint64_t now); /* awake until now */
 
 /* worker_spin.c: how long to look before sleeping */
 void worker_spin_tune(struct worker *worker); /* after its bounds in params changed */

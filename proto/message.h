@@ -195,20 +195,22 @@ struct dmasync_stats_reply {
 	uint64_t class_waited_entries[DMASYNC_CLASSES]; /* 264 */
 	uint32_t users;					/* 288: now: uids with a connection */
 	uint32_t files;					/* 292: now: open for clients */
-	uint32_t maps;	      /* 296: now: mappings of buffers and queues */
-	uint32_t places;      /* 300: now: for batches in flight: depths of queues, and SYNCs */
-	uint32_t requests;    /* 304: now: unanswered */
-	uint32_t answers;     /* 308: now: kept for clients that do not read */
-	uint32_t watches;     /* 312: now */
-	uint32_t reserved;    /* 316 */
-	uint64_t queue_bytes; /* 320: now: rings, and the daemon's copies of their units */
-	uint64_t messages;    /* 328: received since start */
-	uint64_t over_limit;  /* 336: refused for a limit or a share since start */
-	uint64_t sum_errors;  /* 344: sums that were wrong: always 0 */
+	uint32_t maps;	   /* 296: now: mappings of buffers and queues */
+	uint32_t places;   /* 300: now: for batches in flight: depths of queues, and SYNCs */
+	uint32_t requests; /* 304: now: unanswered */
+	uint32_t answers;  /* 308: now: kept for clients that do not read */
+	uint32_t watches;  /* 312: now */
+	uint32_t realtime_workers; /* 316: now: under SCHED_FIFO */
+	uint64_t queue_bytes;	   /* 320: now: rings, and the daemon's copies of their units */
+	uint64_t messages;	   /* 328: received since start */
+	uint64_t over_limit;	   /* 336: refused for a limit or a share since start */
+	uint64_t sum_errors;	   /* 344: sums that were wrong: always 0 */
 	/* Several workers for a batch, several batches behind a barrier: */
 	uint64_t batches_split;	  /* 352: of batches: issued by several workers */
 	uint64_t parts;		  /* 360: workers that issued these, summed */
 	uint64_t barriers_shared; /* 368: of barriers: more than one batch waited behind it */
+	uint64_t page_faults;	  /* 376: of the workers' threads, when each last went to sleep */
+	uint64_t realtime_drops; /* 384: SCHED_FIFO lost by a worker for using more than rt_share */
 };
 
 /* Log-linear histogram: daemon/histogram.h has the arithmetic and PROTOCOL.md the formula. */
@@ -407,7 +409,7 @@ static_assert(sizeof(struct dmasync_queue_create_reply) == 40, "message layout")
 static_assert(sizeof(struct dmasync_queue_remove) == 24, "message layout");
 static_assert(sizeof(struct dmasync_sync_request) == 32, "message layout");
 static_assert(sizeof(struct dmasync_sync_reply) == 144, "message layout");
-static_assert(sizeof(struct dmasync_stats_reply) == 376, "message layout");
+static_assert(sizeof(struct dmasync_stats_reply) == 392, "message layout");
 static_assert(sizeof(struct dmasync_histogram) == 24, "message layout");
 static_assert(sizeof(struct dmasync_histogram_reply) == 48 + 8 * 592, "message layout");
 static_assert(sizeof(struct dmasync_clients) == 24, "message layout");

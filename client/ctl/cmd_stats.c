@@ -45,6 +45,8 @@ static const struct total totals[] = {
 	{"faults",        "client memory that went away",       offsetof(struct dmasync_stats_reply, faults)},
 	{"worker_sleeps", "times a worker went to sleep",       offsetof(struct dmasync_stats_reply, worker_sleeps)},
 	{"slice_overruns", "slices that took far too long",    offsetof(struct dmasync_stats_reply, slice_overruns)},
+	{"page_faults",   "of the workers, to their last sleep", offsetof(struct dmasync_stats_reply, page_faults)},
+	{"realtime_drops", "SCHED_FIFO lost, over rt_share",    offsetof(struct dmasync_stats_reply, realtime_drops)},
 	{"connections",   "accepted",                           offsetof(struct dmasync_stats_reply, connections)},
 	{"messages",      "received from clients",              offsetof(struct dmasync_stats_reply, messages)},
 	{"refused",       "requests answered with an error",    offsetof(struct dmasync_stats_reply, refused)},
@@ -105,6 +107,7 @@ static void print_json(const struct dmasync_stats_reply *stats,
 	json_add_uint(document, "buffers", stats->buffers);
 	json_add_uint(document, "queues", stats->queues);
 	json_add_uint(document, "workers", stats->workers);
+	json_add_uint(document, "realtime_workers", stats->realtime_workers);
 	json_add_uint(document, "mapped_bytes", stats->mapped_bytes);
 	json_add_uint(document, "users", stats->users);
 	json_add_uint(document, "queue_bytes", stats->queue_bytes);
@@ -129,17 +132,19 @@ static int print_tables(const struct dmasync_stats_reply *stats,
 	struct table *_table_ counts = table_new("lrl");
 	struct table *_table_ latency = table_new("lrrrrrrr");
 	char age[FORMAT_SIZE], mapped[FORMAT_SIZE], rings[FORMAT_SIZE];
-	char version[DMASYNC_NAME_SIZE];
+	char version[DMASYNC_NAME_SIZE], fifo[48] = "";
 
+	if (stats->realtime_workers)
+		snprintf(fifo, sizeof fifo, " (%u under SCHED_FIFO)", stats->realtime_workers);
 	printf("dmasyncd %s, up %s: %u client%s, %u queue%s, %u buffer%s (%s mapped), "
-	       "%u worker%s\n"
+	       "%u worker%s%s\n"
 	       "held for %u user%s: %u files, %u mappings, %s of rings, %u places for batches, "
 	       "%u unanswered requests, %u unread answers, %u watches\n\n",
 	       format_text(version, sizeof version, daemon, DMASYNC_NAME_SIZE),
 	       format_age(age, stats->uptime_ns), stats->clients, stats->clients == 1 ? "" : "s",
 	       stats->queues, stats->queues == 1 ? "" : "s", stats->buffers,
 	       stats->buffers == 1 ? "" : "s", format_bytes(mapped, stats->mapped_bytes),
-	       stats->workers, stats->workers == 1 ? "" : "s", stats->users,
+	       stats->workers, stats->workers == 1 ? "" : "s", fifo, stats->users,
 	       stats->users == 1 ? "" : "s", stats->files, stats->maps,
 	       format_bytes(rings, stats->queue_bytes), stats->places, stats->requests,
 	       stats->answers, stats->watches);

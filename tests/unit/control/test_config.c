@@ -192,12 +192,13 @@ static void test_unknown_keys(void **state)
 	assert_refused("[daemon]\nmax_queues = 1\n",
 		       ":2: unknown key max_queues in [daemon]; did you mean max_queues, which "
 		       "belongs into [limits]?");
-	assert_refused("[daemon]\ncolour = red\n",
-		       ":2: unknown key colour in [daemon]; its keys are socket workers cpus "
-		       "spin_us spin_min_us "
-		       "slice_us slice_lines normal_share bulk_share split_lines log_level "
-		       "observer_group realtime_group allow_simulated helper_threads fence_timeout_ms "
-		       "second_pass stop_timeout_ms");
+	assert_refused(
+		"[daemon]\ncolour = red\n",
+		":2: unknown key colour in [daemon]; its keys are socket workers cpus "
+		"policy priority rt_share spin_us spin_min_us "
+		"slice_us slice_lines normal_share bulk_share split_lines log_level "
+		"observer_group realtime_group allow_simulated helper_threads fence_timeout_ms "
+		"second_pass stop_timeout_ms");
 	assert_refused("[deamon]\nspin_us = 1\n",
 		       ":2: unknown section [deamon]; the sections are [daemon], [limits] and "
 		       "[exporter NAME]");

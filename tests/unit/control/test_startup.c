@@ -104,6 +104,11 @@ static void bad_options(void)
 		(const char *[]){"--config", "/dev/null", "--workers", "none", NULL});
 	refused(2, "--nothing: unknown option", (const char *[]){"--nothing", NULL});
 	refused(2, "/nowhere: cannot be opened", (const char *[]){"--config", "/nowhere", NULL});
+	char *fifo = harness_write_file("fifo.conf", "[daemon]\npolicy = fifo\n");
+
+	refused(2, "policy = fifo without cpus: name the CPUs",
+		(const char *[]){"--config", fifo, NULL});
+	free(fifo);
 	refused(2, "cpus = 1023: CPU 1023 is offline or not allowed",
 		(const char *[]){"--config", "/dev/null", "--cpus", "1023", NULL});
 }

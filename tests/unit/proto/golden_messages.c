@@ -180,6 +180,9 @@ static const struct dmasync_stats_reply stats_reply = {
 	.batches_split = 47,
 	.parts = 48,
 	.barriers_shared = 49,
+	.realtime_workers = 50,
+	.page_faults = 51,
+	.realtime_drops = 52,
 };
 static const struct dmasync_histogram_reply histogram_reply = {
 	REPLY(sizeof histogram_reply, HISTOGRAM),  .phase = DMASYNC_PHASE_BARRIER,

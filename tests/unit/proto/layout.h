@@ -39,9 +39,9 @@
 	F(s, clients) F(s, buffers) F(s, queues) F(s, workers) F(s, slice_overruns) \
 	F(s, class_batches) F(s, class_lines) F(s, class_slices) F(s, class_waited_lines) \
 	F(s, class_waited_entries) F(s, users) F(s, files) F(s, maps) \
-	F(s, places) F(s, requests) F(s, answers) F(s, watches) F(s, reserved) F(s, queue_bytes) \
+	F(s, places) F(s, requests) F(s, answers) F(s, watches) F(s, realtime_workers) F(s, queue_bytes) \
 	F(s, messages) F(s, over_limit) F(s, sum_errors) F(s, batches_split) F(s, parts) \
-	F(s, barriers_shared)
+	F(s, barriers_shared) F(s, page_faults) F(s, realtime_drops)
 #define LAYOUT_dmasync_histogram(F, s) F(s, header) F(s, phase) F(s, reserved)
 #define LAYOUT_dmasync_histogram_reply(F, s) \
 	F(s, header) F(s, phase) F(s, buckets) F(s, count) F(s, max_ns) F(s, sum_ns) F(s, bucket)
