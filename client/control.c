@@ -97,13 +97,20 @@ bool control_alive(struct dmasync *ds, uint32_t life, int64_t timeout_ns)
 	return false;
 }
 
-int control_gone(struct dmasync *ds)
+/* The sentence alone. */
+static int say_gone(struct dmasync *ds)
 {
-	return control_error(ds, control_break(ds, control_life(ds), -ECONNRESET),
+	return control_error(ds, -ECONNRESET,
 			     "dmasyncd at %s has closed the connection; %s, and if it does not "
 			     "run: systemctl start dmasyncd.socket",
 			     ds->path,
 			     control_broken(ds) ? "connect again" : "the library connects again");
+}
+
+int control_gone(struct dmasync *ds)
+{
+	control_break(ds, control_life(ds), 0);
+	return say_gone(ds);
 }
 
 static int nonsense(struct dmasync *ds, const char *what, uint64_t value, uint64_t expected)
@@ -395,7 +402,7 @@ int control_call_in(struct dmasync *ds, uint32_t life, enum dmasync_opcode opcod
 
 	pthread_mutex_lock(&ds->request_lock);
 	if (control_life(ds) != life || !life_is_up(life))
-		r = control_gone(ds);
+		r = say_gone(ds); /* that one; another may be well */
 	else
 		r = control_exchange(ds, opcode, request, size, fd, reply,
 				     now_ns() + (int64_t)ds->timeout_ms * 1000000);

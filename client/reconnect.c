@@ -195,6 +195,7 @@ static int lacks(struct dmasync *ds, const char *what, uint64_t has, uint64_t ha
 static int compare(struct dmasync *ds, const struct dmasync_hello_reply *hello)
 {
 	uint32_t depth = 0, units = 0, queues = 0, buffers = 0;
+	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&ds->queues_lock);
 	for (struct dmasync_queue *q = ds->queues; q; q = q->next) {
@@ -203,8 +204,10 @@ static int compare(struct dmasync *ds, const struct dmasync_hello_reply *hello)
 		queues++;
 	}
 	pthread_mutex_unlock(&ds->queues_lock);
-	for (struct dmasync_buffer *b = ds->buffers; b; b = b->next)
+	for (struct dmasync_buffer *b = ds->buffers; b; b = b->next) {
 		buffers++;
+		bytes += b->bytes;
+	}
 	/* Applications lay their buffers out by these two. */
 	if (hello->line_size != ds->hello.line_size)
 		return lacks(ds, "line size", hello->line_size, ds->hello.line_size);
@@ -218,6 +221,9 @@ static int compare(struct dmasync *ds, const struct dmasync_hello_reply *hello)
 		return lacks(ds, "max_queues", hello->max_queues, queues);
 	if (hello->max_buffers < buffers)
 		return lacks(ds, "max_buffers", hello->max_buffers, buffers);
+	/* Otherwise its refusal of the last buffer would look like one that may pass. */
+	if (hello->max_buffer_bytes < bytes)
+		return lacks(ds, "max_buffer_bytes", hello->max_buffer_bytes, bytes);
 	return 0;
 }
 

@@ -378,6 +378,31 @@ static void a_silent_socket(void **state)
 	bench_stop(&b);
 }
 
+/* What is meant for a daemon that is gone is not sent to its successor, and does that no harm. */
+static void of_another_life(void **state)
+{
+	struct bench b = start(8, 8);
+	struct dmasync_buffer_remove request = {.handle = b.buffer->handle};
+	struct dmasync_done_reply done;
+	struct control_reply reply = {.message = &done, .size = sizeof done};
+	uint32_t life = control_life(b.ds);
+
+	(void)state;
+	restart(&b);
+	attach(&b);
+	assert_int_equal(control_call_in(b.ds, life, DMASYNC_OP_BUFFER_REMOVE, &request.header,
+					 sizeof request, -1, &reply),
+			 -ECONNRESET);
+	control_break(b.ds, life, 0);
+	assert_int_equal(fake_requests(b.fake, DMASYNC_OP_BUFFER_REMOVE), 0);
+	assert_int_equal(control_life(b.ds), life + 2);
+	assert_int_equal(state_of(b.ds), DMASYNC_STATE_CONNECTED);
+	bench_submit(&b, 1);
+	fake_serve(b.fq, 1);
+	expect(&b, 1, false);
+	bench_stop(&b);
+}
+
 /* ---- time ---- */
 
 /* queued_ns counts from the first submission, and the daemon is told a time it can believe. */
@@ -439,6 +464,7 @@ int main(void)
 		fake_test(strangers_are_refused),
 		fake_test(the_next_attempt),
 		fake_test(a_silent_socket),
+		fake_test(of_another_life),
 		fake_test(times_of_a_replay),
 		fake_test(nobody_listens_for_a_while),
 	};
