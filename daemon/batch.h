@@ -25,6 +25,7 @@ enum batch_phase {
 	BATCH_FENCE, /* in the middle of the check, or after it: waits for fences of its dma-bufs */
 	BATCH_ISSUE, /* checked; line operations, a slice at a time */
 	BATCH_SPLIT, /* the same, shared with other workers; until all of them are through */
+	BATCH_ISSUED, /* all of it; waits for a barrier that it shares with others */
 	BATCH_PARKED, /* waits for its kernel syncs on a helper thread */
 };
 
@@ -93,6 +94,7 @@ struct batch {
 	int fence_error;			       /* of the last poll: 0 or a negative errno */
 	bool fence_armed;			       /* a poll is on the worker's ring */
 
+	struct batch *next_issued; /* worker_barrier.c */
 	struct kernel_sync kernel;
 	struct split split;
 };

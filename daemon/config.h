@@ -68,6 +68,8 @@ struct config {
 	uint32_t slice_lines;
 	uint32_t normal_share, bulk_share; /* percent */
 	uint64_t split_lines;		   /* 0: no batch is */
+	bool share_barrier;
+	uint32_t share_barrier_lines, share_barrier_us;
 	int log_level;
 	char *observer_group;	   /* who may see others' batch records beside root and our user */
 	char *realtime_group;	   /* who may have realtime queues beside them */

@@ -276,6 +276,10 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 				.bulk_share = daemon->config.bulk_share,
 				.simulated_ps = daemon_simulated_ps(daemon),
 				.split_lines = daemon->config.split_lines,
+				.share_barrier_lines = daemon->config.share_barrier
+							       ? daemon->config.share_barrier_lines
+							       : 0,
+				.share_barrier_us = daemon->config.share_barrier_us,
 				.peers = count > 1 ? daemon->workers : NULL,
 				.max_batch_lines = daemon->config.max_batch_lines,
 				.fence_timeout_ms = daemon->config.fence_timeout_ms,

@@ -32,6 +32,9 @@ void daemon_tune_workers(struct daemon *daemon)
 		command->bulk_share = daemon->config.bulk_share;
 		command->simulated_ps = daemon_simulated_ps(daemon);
 		command->split_lines = daemon->config.split_lines;
+		command->share_barrier_lines =
+			daemon->config.share_barrier ? daemon->config.share_barrier_lines : 0;
+		command->share_barrier_us = daemon->config.share_barrier_us;
 		command->max_batch_lines = daemon->config.max_batch_lines;
 		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
 		worker_post(daemon->workers[i], command);

@@ -65,6 +65,8 @@ static bool turn(struct worker *worker)
 
 	const struct scheduler_flow *flow = scheduler_next(&worker->scheduler);
 
+	if (worker->issued.count)
+		worked |= worker_share_barrier(worker, flow != NULL);
 	if (worker->params.peers)
 		worked |= worker_split_help(worker, flow != NULL);
 	if (flow) {

@@ -48,6 +48,7 @@ struct worker_command {
 		simulated_ps;
 	uint32_t fence_timeout_ms;
 	uint64_t max_batch_lines, split_lines;
+	uint32_t share_barrier_lines, share_barrier_us;
 	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
 	const char *text; /* BROKEN: a constant sentence */
 
@@ -123,6 +124,8 @@ struct worker_params {
 	 */
 	uint64_t split_lines;
 	struct worker *const *peers;
+	/* Batches wait for one barrier up to so many lines or microseconds; 0 lines: none does. */
+	uint32_t share_barrier_lines, share_barrier_us;
 	uint32_t fence_timeout_ms; /* of one batch; 0: waits as long as it takes */
 	struct mailbox *events;	   /* answers and events go here ... */
 	int events_fd;		   /* ... and this eventfd is then written */

@@ -383,6 +383,7 @@ void worker_cancel_batch(struct worker *worker, struct batch *batch)
 	batch->cancelled = true;
 	switch (batch->phase) {
 	case BATCH_FREE:
+	case BATCH_ISSUED: /* ends behind the next barrier */
 	case BATCH_PARKED: /* the helper has it: ends in worker_finish_jobs() */
 		return;
 	case BATCH_CHECK:

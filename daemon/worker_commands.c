@@ -221,6 +221,8 @@ static void handle(struct worker *worker, struct worker_command *command)
 		worker->params.bulk_share = command->bulk_share;
 		worker->params.simulated_ps = command->simulated_ps;
 		worker->params.split_lines = command->split_lines;
+		worker->params.share_barrier_lines = command->share_barrier_lines;
+		worker->params.share_barrier_us = command->share_barrier_us;
 		worker->params.max_batch_lines = command->max_batch_lines;
 		worker->params.fence_timeout_ms = command->fence_timeout_ms;
 		worker_tuned(worker);

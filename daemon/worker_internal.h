@@ -40,6 +40,15 @@ struct split_part {
 	bool mixed; /* the barrier will wait for lines of its own batches, too */
 };
 
+/* Batches that wait for the next barrier, in the order of their issue (worker_barrier.c). */
+struct issued {
+	struct batch *first, *last;
+	uint32_t count;
+	uint64_t lines;
+	uint64_t since_ns; /* when the first one began to wait */
+	bool flushes;
+};
+
 struct worker {
 	struct worker_params params; /* some of it may be tuned */
 	pthread_t thread;
@@ -93,6 +102,7 @@ struct worker {
 	uint64_t batch_count;	       /* fetched so far */
 	uint64_t barriers;	       /* executed so far */
 	uint64_t unfinished_lines;     /* issued since the last barrier, of all batches */
+	struct issued issued;
 	uint64_t work_lines, work_entries;	 /* issued and checked so far, of all batches */
 	uint64_t command_lines, command_entries; /* the same when no command was there */
 	uint64_t slice_end_ns;			 /* of the last slice */
@@ -145,7 +155,10 @@ void worker_ring_cancel_fence(struct worker *worker, struct batch *batch);
 void worker_open_batch(struct worker *worker, struct batch *batch);
 void worker_batch_issued(struct worker *worker, struct batch *batch); /* all of it: wait for it */
 void worker_batch_waited_for(struct worker *worker, struct batch *batch); /* on every CPU */
+/* Now, and what waits for one completes behind it. */
 void worker_execute_barrier(struct worker *worker, bool flushed);
+/* The one that batches wait for, where it is due; `more`: another batch is runnable. */
+bool worker_share_barrier(struct worker *worker, bool more);
 
 /* worker_split.c: a batch that several workers issue */
 bool worker_split_begin(struct worker *worker, struct batch *batch); /* false: ours alone */

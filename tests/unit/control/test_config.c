@@ -73,6 +73,8 @@ static void test_defaults(void **state)
 	assert_int_equal(config.normal_share, 10);
 	assert_int_equal(config.bulk_share, 5);
 	assert_int_equal(config.split_lines, 32768);
+	assert_false(config.share_barrier);
+	assert_false(config.share_barrier);
 	assert_null(config.realtime_group);
 	assert_int_equal(config.log_level, LOG_INFO);
 	assert_false(config.allow_simulated);
@@ -196,7 +198,8 @@ static void test_unknown_keys(void **state)
 		"[daemon]\ncolour = red\n",
 		":2: unknown key colour in [daemon]; its keys are socket workers cpus "
 		"policy priority rt_share spin_us spin_min_us "
-		"slice_us slice_lines normal_share bulk_share split_lines log_level "
+		"slice_us slice_lines normal_share bulk_share split_lines share_barrier "
+		"share_barrier_lines share_barrier_us log_level "
 		"observer_group realtime_group allow_simulated helper_threads fence_timeout_ms "
 		"second_pass stop_timeout_ms");
 	assert_refused("[deamon]\nspin_us = 1\n",
