@@ -282,19 +282,42 @@ static ssize_t peek(int fd, int *ret_flags)
 	return n;
 }
 
+/*
+ * Credentials tell an empty packet, which has them, from the end, which has not; behind them there
+ * is no room for fds.
+ */
+static bool peek_whether_fds(int fd, bool *ret_end)
+{
+	char byte;
+	struct iovec part = {.iov_base = &byte, .iov_len = sizeof byte};
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(struct ucred))];
+	} control;
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof control};
+	ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK);
+
+	*ret_end = n < 0 || (message.msg_controllen == 0 && !(message.msg_flags & MSG_CTRUNC));
+	return n >= 0 && message.msg_flags & MSG_CTRUNC;
+}
+
 bool connection_drain(int fd)
 {
-	int flags;
+	const int on = 1;
+	bool end;
 	char byte;
 
-	/* At the end of what is there it says 0, as an empty packet does: then it is closed. */
-	while (peek(fd, &flags) > 0) {
-		if (flags & MSG_CTRUNC)
-			return false;
-		if (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) < 0)
-			break;
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
+		return false;
+	while (!peek_whether_fds(fd, &end)) {
+		if (end)
+			return true;
+		(void)recv(fd, &byte, sizeof byte, MSG_DONTWAIT);
 	}
-	return !(flags & MSG_CTRUNC);
+	return false;
 }
 
 void clients_resume(struct daemon *daemon)

@@ -82,6 +82,7 @@ void handle_batches(struct client *client, struct request *request)
 			     "the daemon has no memory for the records; try again");
 		return;
 	}
+	client->turn_bytes += DMASYNC_MESSAGE_MAX; /* all records are looked at: enough of a turn */
 	for (uint32_t i = 0; i < daemon->worker_count; i++)
 		count = add_worker(client, worker_records(daemon->workers[i]), kept, count,
 				   asked->count);

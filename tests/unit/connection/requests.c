@@ -168,6 +168,44 @@ int requests_lingering_socket(int *ret_peer)
 	return fd;
 }
 
+bool requests_alone(int socket)
+{
+	struct dmasync_stats_reply stats;
+
+	requests_stats(socket, &stats);
+	check_int(stats.sum_errors, 0);
+	return stats.clients == 1 && stats.users == 1 && stats.files == 2 && stats.maps == 0 &&
+	       stats.buffers == 0 && stats.mapped_bytes == 0 && stats.queues == 0 &&
+	       stats.queue_bytes == 0 && stats.places == 0 && stats.requests == 0 &&
+	       stats.answers == 0 && stats.watches == 0;
+}
+
+void requests_client(int socket, uint64_t id, struct dmasync_client_record *ret)
+{
+	struct dmasync_clients request = {.after = id - 1};
+	union reply reply;
+
+	check_int(requests_call(socket, DMASYNC_OP_CLIENTS, &request, sizeof request, NULL, 0,
+				&reply),
+		  0);
+	check(reply.clients.count >= 1);
+	memcpy(ret, &reply.clients + 1, sizeof *ret);
+	check_int(ret->id, id);
+}
+
+void requests_user(int socket, uint32_t uid, struct dmasync_user_record *ret)
+{
+	struct dmasync_users request = {.from = uid};
+	union reply reply;
+
+	check_int(
+		requests_call(socket, DMASYNC_OP_USERS, &request, sizeof request, NULL, 0, &reply),
+		0);
+	check(reply.users.count >= 1);
+	memcpy(ret, &reply.users + 1, sizeof *ret);
+	check_int(ret->uid, uid);
+}
+
 struct requests_holdings requests_holdings(const struct harness_daemon *daemon)
 {
 	return (struct requests_holdings){

@@ -63,6 +63,12 @@ void requests_closed_with(int socket, int error);
 /* A TCP socket whose close waits until its peer is closed, 5 s at most. */
 int requests_lingering_socket(int *ret_peer);
 
+/* Nothing is charged to anybody but this connection's socket and pidfd. */
+bool requests_alone(int socket);
+/* The record of the client with this id, or of the user; it must be there. */
+void requests_client(int socket, uint64_t id, struct dmasync_client_record *ret);
+void requests_user(int socket, uint32_t uid, struct dmasync_user_record *ret);
+
 /* What the daemon holds, and the wait until it holds just that again. */
 struct requests_holdings {
 	unsigned int fds, shared_maps;

@@ -257,7 +257,8 @@ static void reserved_fields(void)
 			 "phase");
 	requests_refused(socket, DMASYNC_OP_BATCHES, &batches, sizeof batches, NULL, 0, -EINVAL,
 			 "reserved");
-	requests_refused(socket, DMASYNC_OP_BATCHES, &many, sizeof many, NULL, 0, -EINVAL, "at most");
+	requests_refused(socket, DMASYNC_OP_BATCHES, &many, sizeof many, NULL, 0, -EINVAL,
+			 "at most");
 	requests_refused(socket, DMASYNC_OP_WATCH, &watch, sizeof watch, NULL, 0, -EINVAL,
 			 "reserved");
 	requests_refused(socket, DMASYNC_OP_WATCH, &twice, sizeof twice, NULL, 0, -EINVAL,
