@@ -496,10 +496,10 @@ void daemon_free(struct daemon *daemon)
 	daemon->helpers = NULL;
 	for (uint32_t i = 0; i < daemon->worker_count; i++)
 		worker_join(daemon->workers[i]);
-	daemon->worker_count = 0;
-	free(daemon->workers);
 	if (drained)
 		handle_jobs(daemon); /* closes that took until now; they submit nothing */
+	daemon->worker_count = 0; /* after the clients, who have something for each */
+	free(daemon->workers);
 	connections_free(daemon);
 	notify_free(daemon->notify);
 	repin_free(daemon->repin);
