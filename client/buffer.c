@@ -72,11 +72,18 @@ static int fill_request(struct dmasync *ds, uint32_t flags, struct dmasync_buffe
 	return r;
 }
 
-/* A life that is over before it began: the next daemon has to be told. */
+/*
+ * Here alone. While no daemon answers, it is as if the last one had known it: the next one will be
+ * told. -EAGAIN: a daemon has come meanwhile, and was not.
+ */
 static int add_inline(struct dmasync *ds, int fd, const struct dmasync_buffer_add *request,
 		      struct dmasync_buffer_add_reply *ret, uint32_t *ret_life)
 {
-	*ret_life = ds->fallback ? control_life(ds) - 1 : control_life(ds);
+	uint32_t life = control_life(ds);
+
+	if (ds->fallback && life_is_up(life))
+		return -EAGAIN;
+	*ret_life = ds->fallback ? life - 1 : life;
 	return inline_buffer_add(ds, ds->in_process, fd, request, ret);
 }
 
@@ -220,12 +227,22 @@ static uint32_t buffer_unlink(struct dmasync_buffer *buffer)
 	return life;
 }
 
+static int add_patiently(struct dmasync *ds, int fd, uint32_t flags,
+			 struct dmasync_buffer_add_reply *ret, uint32_t *ret_life)
+{
+	int r = -EAGAIN;
+
+	for (uint32_t tries = 0; r == -EAGAIN && tries < ADD_TRIES; tries++)
+		r = add(ds, fd, flags, ret, ret_life);
+	return r;
+}
+
 int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_memory memory,
 		    struct dmasync_buffer **ret)
 {
 	struct dmasync_buffer *buffer = calloc(1, sizeof *buffer);
 	struct dmasync_buffer_add_reply reply = {0};
-	uint32_t life = 0, tries = 0;
+	uint32_t life = 0;
 	int r = buffer ? 0 : -ENOMEM;
 
 	if (buffer) {
@@ -236,10 +253,8 @@ int buffer_register(struct dmasync *ds, int fd, uint32_t flags, enum dmasync_mem
 		pthread_mutex_init(&buffer->map_lock, NULL);
 	}
 	for (bool linked = false; !linked;) {
-		do {
-			if (r == 0)
-				r = add(ds, fd, flags, &reply, &life);
-		} while (r == -EAGAIN && tries++ < ADD_TRIES && (r = 0) == 0);
+		if (r == 0)
+			r = add_patiently(ds, fd, flags, &reply, &life);
 		if (r < 0) {
 			free(buffer);
 			close_fd(fd);
