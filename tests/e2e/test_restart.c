@@ -7,9 +7,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/e2e/support.h"
@@ -177,6 +180,59 @@ static void readable_again_and_again(void)
 		check_int(dmasync_peek(client.queue, &done), 0);
 	}
 	check_int(poll(&p, 1, 20), 0);
+	close_all();
+}
+
+/* A fork holds all that the first daemon gave: its hang-ups must not be told for ever. */
+static void a_fork_holds_the_old_ends(void)
+{
+	struct dmasync_completion done;
+	struct pollfd p;
+	int status;
+
+	open_all(SIMULATED_CONFIG);
+	p = (struct pollfd){.fd = dmasync_queue_fd(client.queue), .events = POLLIN};
+	pid_t child = fork();
+
+	check(child >= 0);
+	if (child == 0)
+		for (;;)
+			pause();
+	kill_daemon();
+	harness_daemon_start_at(&server, socket_path, SIMULATED_CONFIG, NULL);
+	submit(1);
+	check_int(poll(&p, 1, (int)harness_scaled_ms(PATIENCE_MS)), 1);
+	expect(1, true);
+	while (dmasync_peek(client.queue, &done) == 1)
+		fail_case("a second completion");
+	check_int(poll(&p, 1, 20), 0);
+	kill(child, SIGKILL);
+	check_int(waitpid(child, &status, 0), child);
+	close_all();
+}
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+/* A signal ends a wait for a daemon as it ends one for a completion. */
+static void a_signal_ends_the_wait(void)
+{
+	struct sigaction action = {.sa_handler = on_alarm};
+	struct itimerval timer = {.it_interval.tv_usec = 5000, .it_value.tv_usec = 5000};
+	struct itimerval never = {0};
+	struct dmasync_completion done;
+
+	open_all(SIMULATED_CONFIG);
+	kill_daemon();
+	submit(1);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+	check_int(dmasync_wait(client.queue, &done, -1), -EINTR);
+	setitimer(ITIMER_REAL, &never, NULL);
+	harness_daemon_start_at(&server, socket_path, SIMULATED_CONFIG, NULL);
+	expect(1, true);
 	close_all();
 }
 
@@ -423,6 +479,8 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(calls_while_nobody_answers),
 	HARNESS_CASE(the_listening_socket_stays),
 	HARNESS_CASE(readable_again_and_again, .timeout_s = 40),
+	HARNESS_CASE(a_fork_holds_the_old_ends),
+	HARNESS_CASE(a_signal_ends_the_wait),
 	HARNESS_CASE(added_while_nobody_is_there),
 	HARNESS_CASE(what_the_device_wrote_stays),
 	HARNESS_CASE(an_open_batch_moves),

@@ -36,12 +36,13 @@ static const struct point points[] = {
 };
 
 static char socket_path[108];
+static const char *config = CONFIG;
 
 static void start_daemon(struct harness_daemon *server, const char *kill_at)
 {
 	if (kill_at)
 		setenv("DMASYNC_KILL_AT", kill_at, 1);
-	harness_daemon_start_at(server, socket_path, CONFIG, NULL);
+	harness_daemon_start_at(server, socket_path, config, NULL);
 	unsetenv("DMASYNC_KILL_AT");
 }
 
@@ -301,10 +302,18 @@ static void many_queues_and_many_deaths(void)
 	harness_daemon_stop(&server);
 }
 
+/* Each batch is shared by two workers: the daemon dies with one part done and one in work. */
+static void shared_batches_and_many_deaths(void)
+{
+	config = CONFIG "workers = 2\nsplit_lines = 128\n";
+	many_queues_and_many_deaths();
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(a_sleeper_at_each_point, .timeout_s = 60),
 	HARNESS_CASE(a_full_ring_at_each_point, .timeout_s = 60),
 	HARNESS_CASE(many_queues_and_many_deaths, .timeout_s = 120),
+	HARNESS_CASE(shared_batches_and_many_deaths, .timeout_s = 120),
 };
 
 HARNESS_MAIN(cases)
