@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/e2e/support.h"
@@ -156,6 +157,8 @@ static void what_was_in_flight_is_done_here(void)
 	begin();
 	check_int(run(), 0);
 	kill(server.pid, SIGSTOP);
+	/* All its threads stand still by then. */
+	check_int(waitpid(server.pid, NULL, WUNTRACED), server.pid);
 	for (int i = 0; i < DEPTH - 1; i++)
 		submit();
 	harness_daemon_kill(&server);
