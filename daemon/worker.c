@@ -126,7 +126,8 @@ static void look(struct worker *worker)
 		return; /* looked at in a turn */
 	for (uint32_t i = 0; i < LOOKS_PER_CLOCK && !worker->fetched; i++) {
 		if (worker->settle || !mailbox_is_empty(&worker->commands) ||
-		    !mailbox_is_empty(&worker->jobs))
+		    !mailbox_is_empty(&worker->jobs) || !mailbox_is_empty(&worker->ended) ||
+		    worker_split_is_asked(worker))
 			return;
 		worker->fetched = worker_watch_look(worker);
 	}
@@ -151,7 +152,8 @@ static void run(struct worker *worker)
 		idle = true;
 		/* Without a queue nobody's next batch follows closely: it only helps, if anything.
 		 */
-		if (worker->queues && worker_spin_goes_on(worker)) {
+		if (worker->queues &&
+		    (worker_spin_goes_on(worker) || worker_split_is_awaited(worker))) {
 			look(worker);
 			continue;
 		}

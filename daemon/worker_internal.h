@@ -78,6 +78,8 @@ struct worker {
 
 	/* the worker's own */
 	struct split_part part; /* in `help` */
+	uint32_t splits_out;	/* of ours, in which only helpers are at work */
+	uint64_t splits_out_ns; /* since when the last of these is */
 	struct io_uring ring;
 	bool wake_armed;
 	uint64_t wake_value;
@@ -167,6 +169,8 @@ bool worker_split_help(struct worker *worker, bool busy); /* of another's; true:
 void worker_split_cancel(struct batch *batch);		  /* of our own batch */
 void worker_split_ended(struct worker *worker);		  /* takes what is in `ended` */
 bool worker_split_is_asked(struct worker *worker);
+/* Helpers have the rest of a batch of ours, and cannot need long for it. */
+bool worker_split_is_awaited(const struct worker *worker);
 bool worker_split_close(struct worker *worker); /* helps no more; false: first comes its part */
 
 /* worker_commands.c: what the control thread asks for */

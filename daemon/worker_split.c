@@ -192,6 +192,7 @@ void worker_split_ended(struct worker *worker)
 			(struct batch *)((char *)split - offsetof(struct batch, split));
 
 		node = node->next;
+		worker->splits_out--;
 		end_batch(worker, batch);
 	}
 }
@@ -255,6 +256,25 @@ bool worker_split_begin(struct worker *worker, struct batch *batch)
 	return true;
 }
 
+static void wait_for_helpers(struct worker *worker, struct batch *batch)
+{
+	scheduler_remove(&worker->scheduler, batch->flow); /* until it is back */
+	worker->splits_out++;
+	worker->splits_out_ns = batch->issue_end_ns;
+}
+
+/*
+ * A chunk near the end is short, and to sleep and be woken would take longer. A helper that is not
+ * running just now may need any time: not for that, and never longer than workers may look on.
+ */
+bool worker_split_is_awaited(const struct worker *worker)
+{
+	uint32_t us = worker->params.slice_us < worker->params.spin_us ? worker->params.slice_us
+								       : worker->params.spin_us;
+
+	return worker->splits_out && clock_ns() - worker->splits_out_ns < us * UINT64_C(1000);
+}
+
 static void end_home_part(struct worker *worker, struct batch *batch)
 {
 	batch->issue_end_ns = clock_ns();
@@ -266,7 +286,7 @@ static void end_home_part(struct worker *worker, struct batch *batch)
 	if (leave(batch))
 		end_batch(worker, batch);
 	else
-		scheduler_remove(&worker->scheduler, batch->flow); /* until it is back */
+		wait_for_helpers(worker, batch);
 }
 
 void worker_split_slice(struct worker *worker, struct batch *batch)
