@@ -17,6 +17,7 @@
 
 struct queue;
 struct scheduler_flow;
+struct worker_client;
 struct worker_command;
 
 enum batch_phase {
@@ -60,9 +61,10 @@ struct batch {
 	struct worker_command *sync;  /* the SYNC message, else NULL */
 	const struct buffer_table *buffers;
 	struct batch_owner *owner;
-	struct scheduler_flow *flow; /* its queue's, or its message's */
-	uint64_t id;		     /* unique over all workers */
-	uint64_t fetch_order;	     /* of this worker: a grace period compares these */
+	struct scheduler_flow *flow;  /* its queue's, or its message's */
+	struct worker_client *client; /* worker_clients.c */
+	uint64_t id;		      /* unique over all workers */
+	uint64_t fetch_order;	      /* of this worker: a grace period compares these */
 	uint64_t user_data;
 	uint64_t submit_ns; /* when it was handed over: the client's word, checked */
 	uint64_t fetched_ns, issue_start_ns, issue_end_ns, barrier_end_ns;

@@ -44,6 +44,7 @@ struct queue {
 
 	/* worker */
 	struct queue *next, *previous; /* the worker's queues */
+	struct queue *next_of_client, *previous_of_client;
 	struct batch batch;
 	struct scheduler_flow flow;
 	uint32_t fetched;	   /* position of the next submission to fetch */

@@ -236,6 +236,7 @@ static void free_worker(struct worker *worker)
 		close(worker->page_fd);
 	if (worker->wake_fd >= 0)
 		close(worker->wake_fd);
+	worker_clients_free(worker);
 	scheduler_free(&worker->scheduler);
 	worker_watch_free(worker);
 	free(worker->slots);

@@ -133,7 +133,10 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	check_time(batch, submission.submit_ns, queue->created_ns);
 	worker_spin_arrival(worker, batch, submission.client_cpu);
 
-	/* One that is bad as a whole fails in its turn: its queue pays for it like any other. */
+	/*
+	 * One that is bad as a whole fails in its turn: its queue pays for it like any other. What
+	 * nobody has paid for yet is this fetch, one of a queue until its batch had its turn.
+	 */
 	batch->cache.reason = cache_batch_take(&batch->cache, &submission, queue->mirror,
 					       queue->ring.unit_count, &batch->inline_unit);
 	batch->cache.fences = batch->fences;
@@ -151,6 +154,7 @@ void worker_start_sync(struct worker *worker, struct worker_command *command)
 		.buffers = command->buffers,
 		.owner = command->owner,
 		.flow = &command->flow,
+		.client = batch->client,
 		.user_data = command->user_data,
 	};
 	begin_batch(worker, batch);

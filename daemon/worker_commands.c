@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the control thread asks of a worker, and when each request can be answered. Answers that
- * must wait are looked at again whenever something was let go of. Worker thread only.
+ * What the control thread asks of a worker; worker_clients.c has what must wait for batches in
+ * work. Worker thread only.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -35,23 +35,11 @@ void worker_answer(struct worker *worker, struct worker_command *command)
 	}
 }
 
-static void add_pending(struct worker_command **list, struct worker_command *command)
+static void release_queue(struct worker *worker, struct queue *queue)
 {
-	command->previous_pending = NULL;
-	command->next_pending = *list;
-	if (*list)
-		(*list)->previous_pending = command;
-	*list = command;
-}
-
-static void remove_pending(struct worker_command **list, struct worker_command *command)
-{
-	if (command->previous_pending)
-		command->previous_pending->next_pending = command->next_pending;
-	else
-		*list = command->next_pending;
-	if (command->next_pending)
-		command->next_pending->previous_pending = command->previous_pending;
+	worker_ring_remove_queue(worker, queue);
+	worker_watch_remove(worker, queue);
+	scheduler_detach(&worker->scheduler, &queue->flow);
 }
 
 static void add_queue(struct worker *worker, struct worker_command *command)
@@ -71,6 +59,11 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 			scheduler_detach(&worker->scheduler, &queue->flow);
 	}
 	if (command->error == 0) {
+		command->error = worker_client_add_queue(worker, queue);
+		if (command->error < 0)
+			release_queue(worker, queue);
+	}
+	if (command->error == 0) {
 		queue->batch.flow = &queue->flow;
 		queue->batch.queue = queue;
 		queue->batch.buffers = queue->buffers;
@@ -87,11 +80,9 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 	worker_answer(worker, command);
 }
 
-static void unlink_queue(struct worker *worker, struct queue *queue)
+void worker_unlink_queue(struct worker *worker, struct queue *queue)
 {
-	worker_ring_remove_queue(worker, queue);
-	worker_watch_remove(worker, queue);
-	scheduler_detach(&worker->scheduler, &queue->flow);
+	release_queue(worker, queue);
 	if (worker->served == queue)
 		worker->served = NULL;
 	if (queue->previous)
@@ -101,23 +92,6 @@ static void unlink_queue(struct worker *worker, struct queue *queue)
 	if (queue->next)
 		queue->next->previous = queue->previous;
 	atomic_fetch_sub_explicit(&worker->queue_count, 1, memory_order_relaxed);
-}
-
-static void stop_client(struct worker *worker, struct worker_command *command)
-{
-	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
-		if (queue->client != command->client)
-			continue;
-		queue->stopping = true;
-		worker_ring_cancel_doorbell(worker, queue);
-		worker_cancel_batch(worker, &queue->batch);
-	}
-	for (struct worker_command *sync = worker->syncs, *next; sync; sync = next) {
-		next = sync->next_pending;
-		if (sync->client == command->client)
-			worker_cancel_batch(worker, &sync->batch); /* may leave the list */
-	}
-	add_pending(&worker->stops, command);
 }
 
 /*
@@ -139,23 +113,22 @@ static void drain(struct worker *worker, struct worker_command *command)
 			       DMASYNC_RING_READY)
 			queue->drain_end++;
 	}
-	for (struct worker_command *sync = worker->syncs, *next; sync; sync = next) {
-		next = sync->next_pending;
-		if (sync->batch.phase == BATCH_FENCE)
-			worker_cancel_batch(worker, &sync->batch); /* may leave the list */
-	}
+	worker_clients_cancel_fences(worker);
 }
 
 static void start_sync(struct worker *worker, struct worker_command *command)
 {
 	command->error = scheduler_attach(&worker->scheduler, &command->flow, DMASYNC_CLASS_NORMAL,
 					  command->uid, command->client);
-	if (command->error < 0) {
-		worker_answer(worker, command);
-		return;
+	if (command->error == 0) {
+		command->error = worker_client_add_sync(worker, command);
+		if (command->error < 0)
+			scheduler_detach(&worker->scheduler, &command->flow);
 	}
-	add_pending(&worker->syncs, command);
-	worker_start_sync(worker, command);
+	if (command->error < 0)
+		worker_answer(worker, command);
+	else
+		worker_start_sync(worker, command);
 }
 
 /* As many line operations as slice_us has room for, by the dearest of them. */
@@ -199,13 +172,14 @@ static void handle(struct worker *worker, struct worker_command *command)
 		worker_ring_cancel_doorbell(worker, command->queue);
 		if (command->queue->batch.phase == BATCH_FENCE)
 			worker_cancel_batch(worker, &command->queue->batch);
+		worker_client_due(worker, command->queue->batch.client);
 		break;
 	case WORKER_CLIENT_STOP:
-		stop_client(worker, command);
+		worker_client_stop(worker, command);
 		break;
 	case WORKER_BUFFER_GRACE:
 		command->grace_mark = worker->batch_count;
-		add_pending(&worker->graces, command);
+		worker_client_grace(worker, command);
 		break;
 	case WORKER_SYNC:
 		start_sync(worker, command);
@@ -235,7 +209,6 @@ static void handle(struct worker *worker, struct worker_command *command)
 	case WORKER_FAULT:
 		break;
 	}
-	worker->settle = true;
 }
 
 void worker_handle_commands(struct worker *worker)
@@ -250,63 +223,9 @@ void worker_handle_commands(struct worker *worker)
 	}
 }
 
-void worker_sync_done(struct worker *worker, struct worker_command *command)
-{
-	scheduler_detach(&worker->scheduler, &command->flow);
-	remove_pending(&worker->syncs, command);
-	worker_answer(worker, command);
-}
-
-static bool in_use(const struct queue *queue)
-{
-	return queue->batch.phase != BATCH_FREE || queue->doorbell_armed;
-}
-
-static void settle_queues(struct worker *worker)
-{
-	for (struct queue *queue = worker->queues, *next; queue; queue = next) {
-		next = queue->next;
-		if (!queue->stopping || in_use(queue))
-			continue;
-		struct worker_command *remove = queue->remove;
-
-		unlink_queue(worker, queue); /* the control thread's from the answer on */
-		if (remove)
-			worker_answer(worker, remove);
-	}
-}
-
-static bool client_gone(const struct worker *worker, const struct client *client)
-{
-	for (const struct queue *queue = worker->queues; queue; queue = queue->next)
-		if (queue->client == client)
-			return false;
-	for (const struct worker_command *sync = worker->syncs; sync; sync = sync->next_pending)
-		if (sync->client == client)
-			return false;
-	return true;
-}
-
-/*
- * A batch fetched before the mark may still use a buffer that was taken out of the table; one
- * fetched after it cannot have found it. Batches with a lower order than the mark are therefore
- * waited for.
- */
-static bool grace_over(const struct worker *worker, const struct worker_command *grace)
-{
-	for (const struct queue *queue = worker->queues; queue; queue = queue->next)
-		if (queue->client == grace->client && queue->batch.phase != BATCH_FREE &&
-		    queue->batch.fetch_order < grace->grace_mark)
-			return false;
-	for (const struct worker_command *sync = worker->syncs; sync; sync = sync->next_pending)
-		if (sync->client == grace->client && sync->batch.fetch_order < grace->grace_mark)
-			return false;
-	return true;
-}
-
 static bool drained(struct worker *worker)
 {
-	if (!scheduler_is_empty(&worker->scheduler) || worker->syncs)
+	if (!scheduler_is_empty(&worker->scheduler) || worker->sync_count)
 		return false;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next)
 		if (queue->batch.phase != BATCH_FREE || worker_queue_has_work(worker, queue))
@@ -331,22 +250,7 @@ static void settle_stop(struct worker *worker)
 
 void worker_settle(struct worker *worker)
 {
-	worker->settle = false;
-	settle_queues(worker);
-	for (struct worker_command *stop = worker->stops, *next; stop; stop = next) {
-		next = stop->next_pending;
-		if (client_gone(worker, stop->client)) {
-			remove_pending(&worker->stops, stop);
-			worker_answer(worker, stop);
-		}
-	}
-	for (struct worker_command *grace = worker->graces, *next; grace; grace = next) {
-		next = grace->next_pending;
-		if (grace_over(worker, grace)) {
-			remove_pending(&worker->graces, grace);
-			worker_answer(worker, grace);
-		}
-	}
+	worker_clients_settle(worker);
 	if (worker->stop)
 		settle_stop(worker);
 }

@@ -93,17 +93,17 @@ struct worker {
 	struct queue *recent[WATCH_RECENT];
 	uint32_t next_recent;
 	struct scheduler scheduler;
-	uint32_t slice;		       /* credit of one: line operations and what costs as much */
-	uint32_t spent, paid;	       /* of this slice; and how much of it was charged */
-	struct queue *served;	       /* had the last slice */
-	bool fetched;		       /* by the idle loop: the next turn has something to do */
-	struct worker_command *syncs;  /* SYNC batches in work */
-	struct worker_command *graces; /* WORKER_BUFFER_GRACE, waiting */
-	struct worker_command *stops;  /* WORKER_CLIENT_STOP, waiting */
-	struct worker_command *stop;   /* WORKER_STOP */
-	uint64_t batch_count;	       /* fetched so far */
-	uint64_t barriers;	       /* executed so far */
-	uint64_t unfinished_lines;     /* issued since the last barrier, of all batches */
+	uint32_t slice;	      /* credit of one: line operations and what costs as much */
+	uint32_t spent, paid; /* of this slice; and how much of it was charged */
+	struct queue *served; /* had the last slice */
+	bool fetched;	      /* by the idle loop: the next turn has something to do */
+	struct worker_client *clients;
+	struct worker_client *due;   /* whose requests are to be looked at */
+	uint32_t sync_count;	     /* SYNC batches in work */
+	struct worker_command *stop; /* WORKER_STOP */
+	uint64_t batch_count;	     /* fetched so far */
+	uint64_t barriers;	     /* executed so far */
+	uint64_t unfinished_lines;   /* issued since the last barrier, of all batches */
 	struct issued issued;
 	uint64_t work_lines, work_entries;	 /* issued and checked so far, of all batches */
 	uint64_t command_lines, command_entries; /* the same when no command was there */
@@ -177,8 +177,20 @@ bool worker_split_close(struct worker *worker); /* helps no more; false: first c
 void worker_tuned(struct worker *worker); /* params were changed */
 void worker_handle_commands(struct worker *worker);
 void worker_answer(struct worker *worker, struct worker_command *command);
-void worker_sync_done(struct worker *worker, struct worker_command *command);
+void worker_unlink_queue(struct worker *worker, struct queue *queue);
 void worker_settle(struct worker *worker); /* something was let go of: who can be answered? */
+
+/* worker_clients.c: what each client has here, and its requests that wait */
+int worker_client_add_queue(struct worker *worker, struct queue *queue);	   /* -ENOMEM */
+int worker_client_add_sync(struct worker *worker, struct worker_command *command); /* -ENOMEM */
+void worker_sync_done(struct worker *worker, struct worker_command *command);
+void worker_client_grace(struct worker *worker, struct worker_command *command);
+void worker_client_stop(struct worker *worker, struct worker_command *command);
+void worker_client_let_go(struct worker *worker, const struct batch *batch); /* it is FREE */
+void worker_client_due(struct worker *worker, struct worker_client *client);
+void worker_clients_cancel_fences(struct worker *worker); /* SYNC batches that wait for one */
+void worker_clients_settle(struct worker *worker);
+void worker_clients_free(struct worker *worker);
 
 /* worker_publish.c: the end of a batch */
 void worker_complete_batch(struct worker *worker, struct batch *batch);

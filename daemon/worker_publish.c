@@ -135,8 +135,7 @@ static void publish(struct worker *worker, struct batch *batch,
 	add_record(worker, batch, completion, end_ns);
 	count_times(worker, batch, completion, end_ns);
 	count_owner(owner, completion);
-	worker->settle |= worker->graces || worker->stops || batch->cancelled ||
-			  (batch->queue && batch->queue->remove);
+	worker_client_let_go(worker, batch);
 	if (sync)
 		worker_sync_done(worker, sync);
 }

@@ -140,7 +140,7 @@ static void doorbell_rang(struct worker *worker, uint64_t data, int result)
 	if (queue->doorbell_cancelled) {
 		queue->doorbell_cancelled = false;
 		worker->cancels--;
-		worker->settle = true;
+		worker_client_due(worker, queue->batch.client);
 	}
 }
 

@@ -200,6 +200,41 @@ static void another_clients_batch_holds_up_no_removal(void **state)
 	reap(&fixture.first, &completion);
 }
 
+/* Those of one client wait for its batches, each for those before it, and for nobody else's. */
+static void removals_are_answered_oldest_first(void **state)
+{
+	(void)state;
+	enum { COUNT = 20 };
+	struct worker_command *graces[COUNT], *other = command_new(WORKER_BUFFER_GRACE);
+	struct dmasync_ring_completion completion;
+	struct client_queue second;
+
+	queue_open(&fixture, &second, 8, 64, OTHER_CLIENT);
+	marked = BASE + 64 * 300;
+	submit_clean(&fixture.first, 0, 64 * 1000);
+	sem_wait(&at_line);
+	for (int i = 0; i < COUNT; i++) {
+		graces[i] = command_new(WORKER_BUFFER_GRACE);
+		graces[i]->client = CLIENT;
+		worker_post(fixture.worker, graces[i]);
+	}
+	other->client = OTHER_CLIENT;
+	worker_post(fixture.worker, other);
+	marked = BASE + 64 * 900; /* the worker handles them between slices and stops again */
+	sem_post(&go_on);
+	sem_wait(&at_line);
+	assert_ptr_equal(await_event(&fixture, WORKER_BUFFER_GRACE), other);
+	assert_false(event_is_there(&fixture, WORKER_BUFFER_GRACE));
+	sem_post(&go_on);
+	for (int i = 0; i < COUNT; i++) {
+		assert_ptr_equal(await_event(&fixture, WORKER_BUFFER_GRACE), graces[i]);
+		free(graces[i]);
+	}
+	reap(&fixture.first, &completion);
+	free(other);
+	queue_release(&fixture, &second);
+}
+
 static void a_client_that_goes_away_is_stopped_in_mid_batch(void **state)
 {
 	(void)state;
@@ -575,6 +610,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(no_notification_is_lost, start_sleepy, stop),
 		CASE(removal_of_a_buffer_waits_for_fetched_batches_only),
 		CASE(another_clients_batch_holds_up_no_removal),
+		CASE(removals_are_answered_oldest_first),
 		CASE(a_client_that_goes_away_is_stopped_in_mid_batch),
 		cmocka_unit_test_setup(stopping_drains_what_was_submitted, start),
 		CASE(a_seq_of_another_lap_ends_that_queue_alone),
