@@ -67,6 +67,8 @@ static json *record_json(const struct dmasync_batch_record *record)
 	json_add_uint(batch, "fence_ns", record->fence_ns);
 	json_add_uint(batch, "issue_ns", record->issue_ns);
 	json_add_uint(batch, "barrier_ns", record->barrier_ns);
+	json_add_uint(batch, "workers", record->workers);
+	json_add_uint(batch, "shared_by", record->shared_by);
 	json_add_uint(batch, "waited_lines", record->waited_lines);
 	json_add_uint(batch, "waited_entries", record->waited_entries);
 	json_add_int(batch, "status", record->status);

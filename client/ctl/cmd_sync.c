@@ -112,6 +112,8 @@ static void print_result_json(const struct dmasync_buffer_info *info,
 	json_add_uint(document, "fence_ns", c->fence_ns);
 	json_add_uint(document, "issue_ns", c->issue_ns);
 	json_add_uint(document, "barrier_ns", c->barrier_ns);
+	json_add_uint(document, "workers", c->workers);
+	json_add_uint(document, "shared_by", c->shared_by);
 	for (const struct names_flag *flag = names_completion_flags; flag->name; flag++)
 		if (c->flags & flag->flag)
 			json_append(flags, json_object_new_string(flag->name));
