@@ -242,7 +242,8 @@ void client_step(struct client *client)
 		/* Our account: what still hangs in this client's own jobs must not hold it up. */
 		client_submit(client, LANE_DAEMON, &client->release_job, release_run,
 			      release_finished);
-	} else if (client->state == CLIENT_RELEASED && client->close_jobs == 0) {
+	} else if (client->state == CLIENT_RELEASED && client->close_jobs == 0 &&
+		   !client->lingers) {
 		client_free(client);
 	}
 }
@@ -289,8 +290,10 @@ void client_drop(struct client *client)
 	stop_at_workers(client);
 	/* Unread packets may hold fds whose close blocks: a helper's matter. */
 	shutdown(client->fd, SHUT_RDWR);
-	client_close_fds(client, &client->fd, 1);
-	client->fd = -1;
+	if (!linger_begin(client)) {
+		client_close_fds(client, &client->fd, 1);
+		client->fd = -1;
+	}
 	client_step(client);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The connections of clients, and what the files that serve them share: connection_accept.c,
- * connection.c (life and death), connection_stop.c, connection_io.c (packets), dispatch.c, handle_*.c, buffer.c and
- * buffer_add.c. Control thread only.
+ * connection.c (life and death), connection_stop.c, connection_io.c (packets), dispatch.c,
+ * handle_*.c, buffer.c and buffer_add.c. Control thread only.
  */
 #ifndef DMASYNC_CONNECTION_H
 #define DMASYNC_CONNECTION_H
@@ -76,6 +76,7 @@ struct client {
 	struct loop_timer *handshake;
 	struct out_message *out_first, *out_last;
 	uint32_t fd_answers; /* with fds, since the socket was last seen empty */
+	bool lingers;	     /* dropped, and the socket stays open for what lies unread in it */
 	uint32_t turn_bytes; /* of answers, in this turn of the loop */
 	bool waits_for_fds;  /* a packet with fds lies in the socket and is not received yet */
 
@@ -104,8 +105,10 @@ struct connections {
 	struct loop_timer *accept_timer; /* runs while accepting is paused for want of fds */
 	int reserve_fd;			 /* given up to answer a client when no fd is left */
 	uint32_t refused_closing;	 /* refused sockets whose close may block, with helpers */
-	bool reads_paused;		 /* some client is not read from until fds are closed */
-	struct loop_timer *watch_timer;	 /* runs while somebody watches */
+	struct loop_timer *linger_timer; /* runs while some client lingers */
+	uint32_t lingering;
+	bool reads_paused;		/* some client is not read from until fds are closed */
+	struct loop_timer *watch_timer; /* runs while somebody watches */
 	uint32_t watchers;
 	uint32_t syncs[64]; /* SYNC batches in work, by worker index */
 	bool mlock_logged;
@@ -178,6 +181,17 @@ enum client_lane {
 };
 void client_submit(struct client *client, enum client_lane lane, struct helper_job *job,
 		   void (*run)(struct helper_job *job), void (*finished)(struct helper_job *job));
+
+/* ---- connection_linger.c ---- */
+
+/* Whether one more answer with fds may be sent. */
+bool linger_allows_answer(struct client *client);
+uint32_t linger_answers_max(const struct daemon *daemon);
+/* Of a client that is dropped: false where its socket can be closed. */
+bool linger_begin(struct client *client);
+void linger_tick(void *context);
+/* Closes them all. */
+void linger_stop(struct daemon *daemon);
 
 /* ---- connection_io.c ---- */
 

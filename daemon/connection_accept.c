@@ -368,6 +368,9 @@ int connections_start(struct daemon *daemon)
 		r = loop_timer_create(daemon->loop, connections_stop_timed_out, daemon,
 				      &connections->stop_timer);
 	if (r == 0)
+		r = loop_timer_create(daemon->loop, linger_tick, daemon,
+				      &connections->linger_timer);
+	if (r == 0)
 		r = loop_timer_create(daemon->loop, watch_tick, daemon, &connections->watch_timer);
 	if (r == 0)
 		r = loop_watch(daemon->loop, daemon->listen_fd, POLLIN, accept_ready, daemon,
@@ -396,6 +399,7 @@ void connections_free(struct daemon *daemon)
 	if (connections->reserve_fd >= 0)
 		close(connections->reserve_fd);
 	loop_timer_free(connections->stop_timer);
+	loop_timer_free(connections->linger_timer);
 	free(connections->worker_stops);
 	free(connections);
 	daemon->serving = NULL;

@@ -44,6 +44,7 @@ void connections_stop(struct daemon *daemon)
 	daemon->stopping = true;
 	connections->workers_stopping = true;
 	connections_stop_listening(connections);
+	linger_stop(daemon);
 	for (struct client *client = daemon->clients; client; client = client->next) {
 		client->keep_rings = true; /* the next daemon gets what this one leaves */
 		client_rewatch(client);	   /* nothing is read any more */

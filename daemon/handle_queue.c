@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* QUEUE_CREATE and QUEUE_REMOVE: queues between their client and their worker. Control thread. */
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "daemon/connection.h"
@@ -61,19 +59,6 @@ uint32_t queue_take_id(struct client *client)
 	return client->next_queue_id;
 }
 
-/*
- * Answers that carry fds and lie unread keep rings in memory that are charged to nobody any more,
- * and count against the fds the daemon may have in flight: so many as there may be queues.
- */
-static bool unread_answers_allow(struct client *client)
-{
-	int unread = 0;
-
-	if (ioctl(client->fd, SIOCOUTQ, &unread) == 0 && unread == 0)
-		client->fd_answers = 0;
-	return client->fd_answers < client->daemon->config.max_queues;
-}
-
 static bool sizes_are_right(struct client *client, const struct request *request)
 {
 	const struct dmasync_queue_create *create = request->message;
@@ -127,7 +112,7 @@ static bool may_create(struct client *client, const struct request *request)
 	}
 	if (!sizes_are_right(client, request))
 		return false;
-	if (!unread_answers_allow(client)) {
+	if (!linger_allows_answer(client)) {
 		client_error(client, request->opcode, request->cookie, -EBUSY,
 			     "%u answers to QUEUE_CREATE are unread; read them first",
 			     client->fd_answers);

@@ -291,6 +291,65 @@ static void fds_wait_for_fds(void)
 }
 
 /*
+ * Answers with fds that nobody reads count against what the daemon may have in flight: a client
+ * that was dropped and keeps its end of the socket keeps its connection charged.
+ */
+static void unread_fds_stay_charged(void)
+{
+	struct harness_daemon daemon;
+	struct dmasync_user_record user;
+	struct dmasync_queue_create create = {
+		.header = {.size = sizeof create, .opcode = DMASYNC_OP_QUEUE_CREATE},
+		.depth = 2,
+		.units = 16};
+	union reply reply;
+	int sockets[3];
+
+	harness_daemon_start(&daemon, "[limits]\nuser_connections=4\n", NULL);
+	int socket = requests_connect(&daemon);
+
+	for (int i = 0; i < 3; i++) {
+		sockets[i] = requests_connect(&daemon);
+		check_int(harness_send(sockets[i], &create, sizeof create, NULL, 0), 0);
+		/* No message, and the end of the connection. */
+		check_int(harness_send(sockets[i], "x", 1, NULL, 0), 0);
+	}
+	/* The last of them is gone but for its socket. */
+	harness_until((requests_user(socket, getuid(), &user), user.files == 2 + 3), 5000);
+	harness_until((requests_user(socket, getuid(), &user), user.queues == 0), 5000);
+	check_int(user.connections, 4);
+	int refused = harness_connect(daemon.socket);
+
+	requests_closed_with(refused, -EUSERS);
+	close(refused);
+
+	/* Read, one is free. */
+	int fds[DMASYNC_QUEUE_FDS];
+	size_t count = DMASYNC_QUEUE_FDS;
+
+	check(harness_receive(sockets[0], &reply, sizeof reply, fds, &count, 5000) > 0);
+	check_int(count, DMASYNC_QUEUE_FDS);
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+	requests_closed_with(sockets[0], -EPROTO);
+	harness_until((requests_user(socket, getuid(), &user), user.connections == 3), 5000);
+	/* Closed, all are. */
+	for (int i = 0; i < 3; i++)
+		close(sockets[i]);
+	harness_until(requests_alone(socket), 5000);
+
+	/* Nor does one that lingers hold up the end. */
+	int last = requests_connect(&daemon);
+
+	check_int(harness_send(last, &create, sizeof create, NULL, 0), 0);
+	check_int(harness_send(last, "x", 1, NULL, 0), 0);
+	harness_until((requests_user(socket, getuid(), &user), user.files == 2 + 1), 5000);
+	close(socket);
+	harness_daemon_stop(&daemon);
+	close(last);
+}
+
+/*
  * The last fds are not for connections: what is refused is refused with room left for all fds that
  * one packet can bring, which then bring nobody in distress.
  */
@@ -382,6 +441,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(refused_with_fds),
 	HARNESS_CASE(fds_wait_for_fds),
 	HARNESS_CASE(room_for_a_packet),
+	HARNESS_CASE(unread_fds_stay_charged),
 	HARNESS_CASE(unread_answers_are_charged),
 };
 
