@@ -24,7 +24,7 @@
 
 #define LOOKS 4u
 #define CREDIT_PER_LOOK 8u
-#define WATCH_IDLE_LOOKS 16u
+#define WATCH_IDLE_LOOKS 8u
 
 /* What a queue's place looks at while there is nothing to be fetched from it. */
 static const uint32_t nothing;
