@@ -47,6 +47,15 @@ static union cache_unit *unit_at(const struct cache_batch *batch, uint32_t index
 	return &batch->units[(batch->first + index) & batch->mask];
 }
 
+/* How many of `n` units from `unit` on lie before the end of the mirror. */
+static uint32_t contiguous(const struct cache_batch *batch, const union cache_unit *unit,
+			   uint32_t n)
+{
+	uint64_t until_end = (uint64_t)batch->mask + 1 - (uint64_t)(unit - batch->units);
+
+	return n < until_end ? n : (uint32_t)until_end;
+}
+
 static uint64_t round_down(uint64_t address, size_t line)
 {
 	return address & ~(uint64_t)(line - 1);
@@ -240,60 +249,77 @@ static enum dmasync_reason check_entry(struct cache_batch *batch, struct dmasync
 static void check_alike(struct cache_batch *batch, uint32_t available, size_t line,
 			uint64_t max_lines)
 {
-	union cache_unit *const units = batch->units;
 	const struct cache_buffer *buffer = batch->last_buffer;
-	const uint32_t mask = batch->mask, first = batch->first, word = batch->alike_word;
-	const uint32_t op = batch->alike_op;
+	const uint32_t word = batch->alike_word, op = batch->alike_op;
 	const size_t step = op & CACHE_RUN_SIMULATED ? CACHE_SIMULATED_LINE : line;
 	const int shift = __builtin_ctzl(step);
-	const uint64_t base = buffer->base, size = buffer->size;
-	uint32_t checked = batch->checked, runs = batch->runs;
-	uint64_t bound = batch->lines_bound, start = 0, end = 0;
+	const uint64_t base = buffer->base, size = buffer->size, low = step - 1;
+	uint64_t left = max_lines - batch->lines_bound;
 
 	if (batch->last_run == NO_RUN)
 		return;
-	struct cache_run last = unit_at(batch, batch->last_run)->run;
+	struct cache_run *last = &unit_at(batch, batch->last_run)->run;
 
-	if (last.op != op)
+	if (last->op != op)
 		return;
-	start = last.start;
-	end = start + ((uint64_t)last.amount << shift);
+	uint64_t start = last->start, span = (uint64_t)last->amount << shift;
 
-	while (checked < available) {
-		struct dmasync_unit entry = units[(first + checked) & mask].entry;
+	while (batch->checked < available) {
+		const union cache_unit *in = unit_at(batch, batch->checked);
+		const union cache_unit *begin = in;
+		union cache_unit *const out_begin = unit_at(batch, batch->runs), *out = out_begin;
+		uint32_t n = available - batch->checked;
 
-		if (entry.word != word || entry.length == 0 || entry.offset > size ||
-		    entry.length > size - entry.offset)
-			break;
+		/* Neither reading nor writing wraps: no run is written ahead of what was read. */
+		n = contiguous(batch, in, n);
+		n = contiguous(batch, out, n);
+		for (const union cache_unit *stop = in + n; in != stop; in++) {
+			struct dmasync_unit entry = in->entry;
+			uint64_t length = entry.length;
 
-		uint64_t at = round_down(base + entry.offset, step);
-		uint64_t to = round_down(base + entry.offset + entry.length - 1, step) + step;
-		uint64_t lines = (to - at) >> shift;
-
-		if (bound + lines > max_lines || lines > UINT32_MAX)
-			break;
-		if (at >= start && at <= end) { /* merged, as in add_plain_run() */
-			uint64_t merged = ((to > end ? to : end) - start) >> shift;
-
-			if (merged > UINT32_MAX)
+			/* length - 1: one comparison refuses 0 and what is larger than the buffer.
+			 */
+			if (entry.word != word || length - 1 >= size ||
+			    entry.offset > size - length)
 				break;
-			end = to > end ? to : end;
-			units[(first + runs - 1) & mask].run.amount = (uint32_t)merged;
-		} else {
-			units[(first + runs) & mask].run = (struct cache_run){
-				.start = at, .amount = (uint32_t)lines, .op = op};
-			runs++;
-			start = at;
-			end = to;
+
+			uint64_t byte = base + entry.offset, at = byte & ~low;
+			uint64_t lines = ((byte & low) + length + low) >> shift;
+
+			if (__builtin_sub_overflow(left, lines, &left)) {
+				left += lines;
+				break;
+			}
+			if (at - start <= span) { /* merged, as in add_plain_run() */
+				uint64_t to = at - start + (lines << shift);
+
+				if (to > span) {
+					if (to >> shift > UINT32_MAX) {
+						left += lines;
+						break;
+					}
+					span = to;
+					if (out != out_begin)
+						last = &out[-1].run;
+					last->amount = (uint32_t)(to >> shift);
+				}
+			} else {
+				out++->run = (struct cache_run){
+					.start = at, .amount = (uint32_t)lines, .op = op};
+				start = at;
+				span = lines << shift;
+			}
 		}
-		bound += lines;
-		checked++;
+		if (out != out_begin)
+			last = &out[-1].run;
+		batch->runs += (uint32_t)(out - out_begin);
+		batch->entries += (uint32_t)(in - begin);
+		batch->checked += (uint32_t)(in - begin);
+		if (in != begin + n)
+			break;
 	}
-	batch->entries += checked - batch->checked;
-	batch->checked = checked;
-	batch->runs = runs;
-	batch->last_run = runs - 1;
-	batch->lines_bound = bound;
+	batch->last_run = batch->runs - 1;
+	batch->lines_bound = max_lines - left;
 }
 
 enum cache_check cache_batch_check(struct cache_batch *batch, uint32_t available, size_t line,
@@ -385,29 +411,37 @@ static inline bool issue_range(struct cache_batch *batch, const struct cache_ops
 static inline uint32_t issue_whole_runs(struct cache_batch *batch, const struct cache *cache,
 					uint32_t budget, const bool issue)
 {
-	union cache_unit *const units = batch->units;
-	const uint32_t mask = batch->mask, first = batch->first, runs = batch->runs;
+	/* Copies, which no operation can change: read once and not for each run. */
+	const struct cache_ops ops = cache->ops;
 	const size_t line = cache->line;
-	uint32_t at = batch->run;
-	uint64_t lines = 0;
+	const int shift = __builtin_ctzl(line);
+	const uint32_t before = budget, at = batch->run;
 
 	if (batch->progress)
 		return budget;
-	while (at < runs) {
-		struct cache_run run = units[(first + at) & mask].run;
+	while (batch->run < batch->runs) {
+		const union cache_unit *unit = unit_at(batch, batch->run), *begin = unit;
+		uint32_t n = contiguous(batch, unit, batch->runs - batch->run);
 
-		if (run.op & ~(uint32_t)CACHE_RUN_FLUSH || run.amount >= budget)
+		for (const union cache_unit *stop = unit + n; unit != stop; unit++) {
+			struct cache_run run = unit->run;
+
+			if (run.op & ~(uint32_t)CACHE_RUN_FLUSH || run.amount >= budget)
+				break;
+			if (issue)
+				issue_lines(&ops, run.op, run.start,
+					    run.start + ((uint64_t)run.amount << shift), line);
+			budget -= run.amount + 1;
+		}
+		batch->run += (uint32_t)(unit - begin);
+		if (unit != begin + n)
 			break;
-		if (issue)
-			issue_lines(&cache->ops, run.op, run.start,
-				    run.start + (uint64_t)run.amount * line, line);
-		lines += run.amount;
-		budget -= run.amount + 1;
-		at++;
 	}
-	batch->run = at;
+	/* Of the budget one went for each run, the rest for lines. */
+	uint64_t lines = before - budget - (batch->run - at);
+
 	batch->lines += lines;
-	batch->bytes += lines * line;
+	batch->bytes += lines << shift;
 	return budget;
 }
 
@@ -415,8 +449,9 @@ static inline uint32_t issue_whole_runs(struct cache_batch *batch, const struct 
  * From where the cursor is to the end of the runs, or of the budget. One walk for what is issued
  * and what is skipped, so that both get equally far; `issue` is a constant at each call.
  */
-static inline __attribute__((always_inline)) uint32_t
-walk_runs(struct cache_batch *batch, const struct cache *cache, uint32_t budget, const bool issue)
+static inline __attribute__((always_inline)) uint32_t walk_runs(struct cache_batch *batch,
+								const struct cache *cache,
+								uint32_t budget, const bool issue)
 {
 	while (batch->run < batch->runs && budget > 0) {
 		budget = issue_whole_runs(batch, cache, budget, issue);

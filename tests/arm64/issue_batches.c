@@ -4,11 +4,12 @@
  * count_plugin.c knows, and prints what each must have executed. Run by check_counts.py.
  *
  * For every case a line: its name, lines cleaned, lines flushed, opening fences, barriers, and
- * whether its instructions per line are of interest. The n-th case lies between the n-th pair of
- * mark 0 and mark 1.
+ * whether its instructions per line or per entry are of interest. The n-th case lies between the
+ * n-th pair of mark 0 and mark 1.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/cache/batch.h"
 
@@ -80,6 +81,52 @@ static void issue(const struct cache *cache, uint32_t budget, const char *name,
 	count = 0;
 }
 
+/* As a worker's: copied, checked and issued, in chunks and slices of its size. */
+#define CHUNK 512u
+
+static void whole_way(const struct cache *cache, const char *name, unsigned int lines)
+{
+	static union cache_unit ring[UNITS];
+	struct cache_batch batch;
+	bool done = false;
+
+	memcpy(ring, units, sizeof ring);
+	MARK(0);
+	cache_batch_begin(&batch, units, UNITS - 1, 0, count);
+	for (uint32_t at = 0; at < count; at += CHUNK) {
+		memcpy(&units[at], &ring[at], CHUNK * sizeof *units);
+		if (cache_batch_check(&batch, at + CHUNK, cache->line, UINT32_MAX, look_up, NULL) ==
+		    CACHE_CHECK_FAILED)
+			exit(1);
+	}
+	cache->ops.open();
+	while (!done)
+		cache_batch_issue(&batch, cache, 4096, &done);
+	cache->ops.complete(batch.flushes);
+	MARK(1);
+	if (batch.lines != lines)
+		exit(1);
+	printf("%s\t%u\t0\t1\t1\tper-entry-%u\n", name, lines, count);
+	count = 0;
+}
+
+/* dcache_by_line_op of arch/arm64/include/asm/assembler.h, for the comparison. */
+static void as_the_kernel(size_t line, unsigned int lines, const char *name)
+{
+	uintptr_t at = (uintptr_t)memory, end = at + lines * line;
+
+	MARK(0);
+	__asm__ volatile("1:	dc	cvac, %0\n"
+			 "	add	%0, %0, %1\n"
+			 "	cmp	%0, %2\n"
+			 "	b.lo	1b"
+			 : "+r"(at)
+			 : "r"(line), "r"(end)
+			 : "cc", "memory");
+	MARK(1);
+	printf("%s\t%u\t0\t0\t0\tkernel\n", name, lines);
+}
+
 int main(void)
 {
 	struct cache cache;
@@ -133,6 +180,17 @@ int main(void)
 
 	add(0, CLEAN, 0, 4096 * line);
 	issue(&cache, UINT32_MAX, "4096 lines cleaned at once", 4096, 0, "per-line");
+
+	/* Of one line each, in an order in which none merge, and of four. */
+	for (unsigned int i = 0; i < 1024; i++)
+		add(0, CLEAN, i * 389 % 1024 * 4 * line, line);
+	whole_way(&cache, "1024 entries of a line, from ring to barrier", 1024);
+
+	for (unsigned int i = 0; i < 1024; i++)
+		add(0, CLEAN, i * 389 % 1024 * 8 * line, 4 * line);
+	whole_way(&cache, "1024 entries of four lines, from ring to barrier", 4096);
+
+	as_the_kernel(line, 4096, "the kernel's loop over 4096 lines");
 
 	add(0, FLUSH, 0, 4096 * line);
 	issue(&cache, UINT32_MAX, "4096 lines flushed at once", 0, 4096, "per-line");
