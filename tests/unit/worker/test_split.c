@@ -228,11 +228,20 @@ static void each_line_once_and_a_barrier_on_each_worker(void **state)
 		assert_int_equal(counter(&worker_stats(fixture.workers[i])->barriers), 1);
 }
 
-/* The slowest barrier is the helper's: the home worker has long ended its own part. */
+static void wait_for_home_to_end(void)
+{
+	/* The home worker has no line left to take and has executed its barrier. */
+	while (counter(&worker_stats(fixture.workers[0])->barriers) == 0)
+		pause_briefly();
+}
+
+/* The last barrier is the helper's, long after the home worker has ended its own part. */
 static void slow_helper(void)
 {
-	if (trace_thread() != atomic_load(&home))
-		nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+	if (trace_thread() == atomic_load(&home))
+		return;
+	wait_for_home_to_end();
+	nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
 }
 
 static void the_completion_comes_after_the_last_barrier(void **state)
@@ -519,13 +528,6 @@ static void a_helper_that_changes_cpu_has_it_all_issued_again(void **state)
 }
 
 /* ---- letting go ---- */
-
-static void wait_for_home_to_end(void)
-{
-	/* The home worker has no line left to take and has executed its barrier. */
-	while (counter(&worker_stats(fixture.workers[0])->barriers) == 0)
-		pause_briefly();
-}
 
 static void a_client_that_goes_away_waits_for_the_helper(void **state)
 {
