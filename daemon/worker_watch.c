@@ -10,11 +10,11 @@
  * served last; of all others LOOKS and one for each CREDIT_PER_LOOK that the slice before has cost,
  * in turns. So:
  * - a realtime batch is found at the end of the slice during which it was submitted;
- * - any other one when `count` * CREDIT_PER_LOOK credit was spent since the last look, or at the
- * end of the slice during which that happened: of 512 queues, each is looked at after every full
- *   slice of 4096;
- * - looking at idle queues costs the busy ones one look (two cache lines, mostly in L1) in
- *   CREDIT_PER_LOOK line operations, and LOOKS for each batch however small.
+ * - any other one when `count` * CREDIT_PER_LOOK credit was spent since the last look, or at the end
+ *   of the slice in which that happened: of 128 queues, each after every full slice of 4096;
+ * - looking at idle queues costs the busy ones less than a tenth: each word stands in a page of its
+ *   own, which makes a look as dear as two or three line operations, and there is one for
+ *   CREDIT_PER_LOOK of them, besides LOOKS for each batch however small.
  * Without work WATCH_IDLE_LOOKS are made each time, so that the recent ones come often.
  */
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "daemon/worker_internal.h"
 
 #define LOOKS 4u
-#define CREDIT_PER_LOOK 8u
+#define CREDIT_PER_LOOK 32u
 #define WATCH_IDLE_LOOKS 8u
 
 /* What a queue's place looks at while there is nothing to be fetched from it. */

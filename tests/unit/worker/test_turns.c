@@ -406,11 +406,11 @@ static void two_users_get_equal_lines(void **state)
 
 /*
  * However many queues are idle: what is submitted to any of them is found when so much was done for
- * others, and a look is paid by eight line operations (worker_watch.c).
+ * others, and a look is paid by 32 line operations (worker_watch.c).
  */
 static void a_batch_among_many_idle_queues_is_found(void **state)
 {
-	enum { QUEUES = 256, BOUND = 8 * (QUEUES + 1) + 2 * SLICE };
+	enum { QUEUES = 256, BOUND = 32 * (QUEUES + 1) + 2 * SLICE };
 	static struct client_queue idle[QUEUES];
 	struct dmasync_ring_completion completion;
 	uint64_t most = 0;
@@ -419,7 +419,7 @@ static void a_batch_among_many_idle_queues_is_found(void **state)
 	for (uint32_t i = 0; i < QUEUES; i++)
 		queue_open(&fixture, &idle[i], 2, 2, OTHER);
 	for (uint32_t i = 0; i < QUEUES; i += 31) {
-		hold_at(0, 8000, 1000);
+		hold_at(0, 30000, 1000);
 		submit_lines(&idle[i], 50000 + i, 1);
 		go();
 		reap(&idle[i], &completion);
