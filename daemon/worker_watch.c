@@ -10,8 +10,8 @@
  * served last; of all others LOOKS and one for each CREDIT_PER_LOOK that the slice before has cost,
  * in turns. So:
  * - a realtime batch is found at the end of the slice during which it was submitted;
- * - any other one when `count` * CREDIT_PER_LOOK credit was spent since the last look, or at the end
- *   of the slice in which that happened: of 128 queues, each after every full slice of 4096;
+ * - any other one when `count` * CREDIT_PER_LOOK credit was spent since the last look, or when the
+ *   slice ends in which that happened: of 128 queues, each after every full slice of 4096;
  * - looking at idle queues costs the busy ones less than a tenth: each word stands in a page of its
  *   own, which makes a look as dear as two or three line operations, and there is one for
  *   CREDIT_PER_LOOK of them, besides LOOKS for each batch however small.
