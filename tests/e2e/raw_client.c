@@ -96,7 +96,14 @@ void raw_memory_free(struct raw_memory *memory)
 
 void raw_queue_open(struct raw_queue *queue, struct raw *raw, uint32_t depth, uint32_t units)
 {
-	struct dmasync_queue_create request = {.depth = depth, .units = units};
+	raw_queue_open_as(queue, raw, DMASYNC_CLASS_NORMAL, depth, units);
+}
+
+void raw_queue_open_as(struct raw_queue *queue, struct raw *raw, enum dmasync_class klass,
+		       uint32_t depth, uint32_t units)
+{
+	struct dmasync_queue_create request = {
+		.depth = depth, .units = units, .klass = (uint32_t)klass};
 	struct dmasync_queue_create_reply reply;
 	struct dmasync_ring_layout layout;
 	int fds[DMASYNC_QUEUE_FDS];

@@ -121,6 +121,9 @@ struct raw_queue {
 };
 
 void raw_queue_open(struct raw_queue *queue, struct raw *raw, uint32_t depth, uint32_t units);
+/* Without a class it is normal. */
+void raw_queue_open_as(struct raw_queue *queue, struct raw *raw, enum dmasync_class klass,
+		       uint32_t depth, uint32_t units);
 /* Closes this side alone; the daemon learns of it with the connection, or by raw_queue_remove(). */
 void raw_queue_close(struct raw_queue *queue);
 void raw_queue_remove(struct raw_queue *queue, struct raw *raw);

@@ -384,6 +384,11 @@ void others_go_on(struct attack *attack)
 	await_rounds(attack, GO_ON_ROUNDS);
 }
 
+uint64_t others_rounds(const struct attack *attack)
+{
+	return atomic_load(&attack->honest->rounds);
+}
+
 void become_attacker(uint32_t index)
 {
 	uid_t uid = ATTACKER_UID + index;
@@ -433,9 +438,4 @@ uint32_t attack_random(void)
 	static unsigned short seed[3] = {9, 10, 11};
 
 	return (uint32_t)jrand48(seed);
-}
-
-struct dmasync_unit attack_unit(const struct raw_memory *memory, uint64_t offset, uint32_t length)
-{
-	return raw_unit(memory->handle, DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, offset, length);
 }

@@ -70,6 +70,7 @@ void attack_carry_out(const struct attack_plan *plan);
 
 /* Waits until the well-behaved clients have got on from here. */
 void others_go_on(struct attack *attack);
+uint64_t others_rounds(const struct attack *attack); /* they have done so far */
 
 /* As root: from here on user number `index` of the attack, without groups. Else nothing. */
 void become_attacker(uint32_t index);
@@ -82,8 +83,5 @@ void victim_kill(pid_t victim);
 
 /* Random numbers, the same ones each time. */
 uint32_t attack_random(void);
-
-/* Half a simulated buffer's worth of units that are right, for attacks that need one. */
-struct dmasync_unit attack_unit(const struct raw_memory *memory, uint64_t offset, uint32_t length);
 
 #endif

@@ -3,41 +3,11 @@
  * Class: the words of a ring are not what they should be. Sequence numbers of other laps, positions
  * ahead and behind, noise over all of it, also while the worker reads. One or two threads.
  */
-#include <poll.h>
 #include <pthread.h>
 
-#include "tests/hostile/attack.h"
+#include "tests/hostile/target.h"
 
 enum { SIZE = 1 << 20, DEPTH = 4, UNITS = 16 };
-
-struct target {
-	struct raw raw;
-	struct raw_memory memory;
-	struct raw_queue queue;
-};
-
-static void target_open(struct target *target, const struct attack *attack)
-{
-	raw_open(&target->raw, attack->socket);
-	raw_memory_alloc(&target->memory, &target->raw, SIZE);
-	raw_queue_open(&target->queue, &target->raw, DEPTH, UNITS);
-}
-
-static void target_close(struct target *target)
-{
-	raw_queue_close(&target->queue);
-	raw_memory_free(&target->memory);
-	raw_close(&target->raw);
-}
-
-/* The daemon's end of the pipe is closed: it has done with this queue. */
-static void await_end(const struct target *target)
-{
-	struct pollfd hangup = {.fd = target->queue.notification};
-
-	check_int(poll(&hangup, 1, (int)harness_scaled_ms(PATIENCE_MS)), 1);
-	check(hangup.revents & POLLHUP);
-}
 
 /* ---- a seq that no correct client writes ---- */
 
@@ -58,13 +28,13 @@ ATTACK(wrong_seqs_end_their_queue, .connections = 1, .queues = 1,
 	for (size_t i = 0; i < sizeof wrong_seqs / sizeof wrong_seqs[0]; i++) {
 		struct target target;
 
-		target_open(&target, attack);
+		target_open(&target, attack, SIZE, DEPTH, UNITS);
 		uint32_t position = target.queue.submitted;
 		uint32_t *seq = &target.queue.ring.submissions[position & (DEPTH - 1)].seq;
 
 		__atomic_store_n(seq, position + wrong_seqs[i], __ATOMIC_RELEASE);
 		raw_ring_bell(&target.queue);
-		await_end(&target);
+		target_await_end(&target);
 		others_go_on(attack);
 		target_close(&target);
 	}
@@ -88,8 +58,8 @@ ATTACK(wrong_read_positions_end_their_queue, .connections = 1, .queues = 1,
 		struct dmasync_ring_completion done;
 		struct target target;
 
-		target_open(&target, attack);
-		struct dmasync_unit unit = attack_unit(&target.memory, 0, LINE);
+		target_open(&target, attack, SIZE, DEPTH, UNITS);
+		struct dmasync_unit unit = target_unit(&target, 0, LINE);
 
 		/* It is looked at when the ring is full of completions. */
 		for (uint32_t k = 0; k < 2 * DEPTH; k++) {
@@ -101,7 +71,7 @@ ATTACK(wrong_read_positions_end_their_queue, .connections = 1, .queues = 1,
 		for (uint32_t k = 0; k < DEPTH; k++)
 			raw_submit(&target.queue, &unit, 1, k);
 		raw_ring_bell(&target.queue);
-		await_end(&target);
+		target_await_end(&target);
 		others_go_on(attack);
 		target_close(&target);
 	}
@@ -113,8 +83,8 @@ ATTACK(unread_completions_stall_their_queue, .connections = 1, .queues = 1)
 	struct dmasync_ring_completion done;
 	struct target target;
 
-	target_open(&target, attack);
-	struct dmasync_unit unit = attack_unit(&target.memory, 0, LINE);
+	target_open(&target, attack, SIZE, DEPTH, UNITS);
+	struct dmasync_unit unit = target_unit(&target, 0, LINE);
 
 	for (uint32_t k = 0; k < DEPTH; k++)
 		raw_submit(&target.queue, &unit, 1, k);
@@ -147,7 +117,7 @@ ATTACK(a_ring_of_noise, .connections = 1, .queues = 1)
 	for (uint64_t round = rounds(30); round > 0; round--) {
 		struct target target;
 
-		target_open(&target, attack);
+		target_open(&target, attack, SIZE, DEPTH, UNITS);
 		scribble(&target.queue);
 		/* Some of it with a seq that the worker takes. */
 		for (uint32_t i = 0; i < DEPTH; i++)
@@ -188,7 +158,7 @@ ATTACK(noise_while_the_worker_reads, .connections = 1, .queues = 1)
 		struct scribbler scribbler = {.queue = &target.queue};
 		pthread_t thread;
 
-		target_open(&target, attack);
+		target_open(&target, attack, SIZE, DEPTH, UNITS);
 		check_int(pthread_create(&thread, NULL, scribble_on, &scribbler), 0);
 		for (uint32_t i = 0; i < 2 * DEPTH; i++) {
 			uint32_t position = DMASYNC_RING_START + i;
@@ -213,9 +183,9 @@ ATTACK(a_header_of_other_sizes, .connections = 1, .queues = 1)
 	struct dmasync_ring_completion done;
 	struct target target;
 
-	target_open(&target, attack);
+	target_open(&target, attack, SIZE, DEPTH, UNITS);
 	struct dmasync_ring_header *header = target.queue.ring.header;
-	struct dmasync_unit unit = attack_unit(&target.memory, 0, SIZE);
+	struct dmasync_unit unit = target_unit(&target, 0, SIZE);
 
 	header->magic = 0;
 	header->layout = UINT32_MAX;
