@@ -6,12 +6,14 @@
  */
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/unit/worker/fixture.h"
 
 enum { UNITS = 32, ROWS = 4, PAUSE = 500 };
 
 static struct fixture fixture;
+static struct dmasync_unit *units; /* a mapping of its own, as a client has it */
 static bool stop_rewriting;
 
 static void store_words(void *at, const void *words, size_t size)
@@ -45,7 +47,7 @@ static void *rewrite(void *argument)
 	(void)argument;
 	while (!__atomic_load_n(&stop_rewriting, __ATOMIC_RELAXED)) {
 		uint32_t i = (uint32_t)nrand48(seed) % (UNITS / 2) * 2;
-		struct dmasync_unit *at = &fixture.first.ring.units[i];
+		struct dmasync_unit *at = &units[i];
 		struct dmasync_unit_rows bad_rows = {
 			.rows = (uint32_t)jrand48(seed),
 			.stride = (uint64_t)jrand48(seed) << (nrand48(seed) % 33),
@@ -60,8 +62,20 @@ static void *rewrite(void *argument)
 	return NULL;
 }
 
+static void map_units(struct dmasync_ring_layout *ret)
+{
+	assert_true(
+		dmasync_ring_layout(fixture.first.ring.depth, fixture.first.ring.unit_count, ret));
+	char *memory = mmap(NULL, ret->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    fixture.first.fds[DMASYNC_QUEUE_RING], 0);
+
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	units = (struct dmasync_unit *)(void *)(memory + ret->units_offset);
+}
+
 static void every_line_lies_in_its_buffer(void **state)
 {
+	struct dmasync_ring_layout layout = {0};
 	pthread_t thread;
 	struct dmasync_ring_completion done;
 	uint64_t lines = 0, succeeded = 0;
@@ -69,12 +83,13 @@ static void every_line_lies_in_its_buffer(void **state)
 
 	(void)state;
 	fixture_start(&fixture, 50, 256, -1);
+	map_units(&layout);
 	for (uint32_t i = 0; i < UNITS; i += 2)
-		write_entry(&fixture.first.ring.units[i], (uint64_t)i * LINE, LINE, &good_rows);
+		write_entry(&units[i], (uint64_t)i * LINE, LINE, &good_rows);
 	assert_int_equal(pthread_create(&thread, NULL, rewrite, NULL), 0);
 	for (uint64_t i = 0; i < rounds(2000); i++) {
 		struct dmasync_submission submission = {
-			.unit_position = DMASYNC_RING_START,
+			.unit_position = 0,
 			.unit_count = UNITS,
 		};
 
@@ -100,6 +115,7 @@ static void every_line_lies_in_its_buffer(void **state)
 	assert_true(succeeded > 0);
 	print_message("%llu batches succeeded, with %llu lines\n", (unsigned long long)succeeded,
 		      (unsigned long long)lines);
+	munmap((char *)units - layout.units_offset, layout.size);
 	fixture_stop(&fixture);
 }
 
