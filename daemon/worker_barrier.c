@@ -129,6 +129,9 @@ void worker_batch_issued(struct worker *worker, struct batch *batch)
 	struct issued *issued = &worker->issued;
 
 	batch->issue_end_ns = clock_ns();
+	if (batch->queue)
+		dmasync_ring_prefetch_next(&batch->queue->ring, batch->queue->fetched,
+					   batch->queue->completed, CHECK_CHUNK);
 	/* Who is urgent waits for nobody, and takes those along that wait. */
 	if (worker->params.share_barrier_lines == 0 ||
 	    batch->flow->klass == DMASYNC_CLASS_REALTIME) {
