@@ -96,8 +96,52 @@ static void a_worker_that_was_moved_goes_back(void)
 	harness_daemon_stop(&server);
 }
 
+/* As after a hotplug or a change of the cpuset that took no worker's CPU: nothing tells of it. */
+static void one_cpu_left_ends_the_spinning(void)
+{
+	struct range line = {DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, 0, LINE, 0, 0};
+	struct dmasync_completion done;
+	struct harness_daemon server;
+	struct client client;
+	struct memory memory;
+	struct raw observer;
+	struct raw_queue queue;
+	cpu_set_t all, one;
+
+	check_int(sched_getaffinity(0, sizeof all, &all), 0);
+	if (CPU_COUNT(&all) < 2)
+		harness_skip("one CPU: there are never more");
+	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
+	client_open(&client, server.socket, 4, 4);
+	memory_alloc(&memory, client.ds, 4096);
+	client_run(&client, memory.buffer, &line, 1, &done);
+	check(!logged(&server, "one CPU is left"));
+
+	/* The main thread's are those that the process may use; the worker keeps its own. */
+	CPU_ZERO(&one);
+	CPU_SET((unsigned int)only_cpu(thread_of(server.pid, "worker-0")), &one);
+	check_int(sched_setaffinity(server.pid, sizeof one, &one), 0);
+	raw_open(&observer, server.socket);
+	raw_queue_open(&queue, &observer, 2, 2);
+	harness_until(logged(&server, "one CPU is left to this process"), PATIENCE_MS);
+	client_run(&client, memory.buffer, &line, 1, &done);
+	raw_queue_close(&queue);
+
+	check_int(sched_setaffinity(server.pid, sizeof all, &all), 0);
+	raw_queue_open(&queue, &observer, 2, 2);
+	harness_until(logged(&server, "there is more than one CPU again"), PATIENCE_MS);
+	client_run(&client, memory.buffer, &line, 1, &done);
+
+	raw_queue_close(&queue);
+	raw_close(&observer);
+	memory_free(&memory);
+	client_close(&client);
+	harness_daemon_stop(&server);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(a_worker_that_was_moved_goes_back),
+	HARNESS_CASE(one_cpu_left_ends_the_spinning),
 };
 
 HARNESS_MAIN(cases)
