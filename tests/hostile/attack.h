@@ -31,11 +31,14 @@
 /* Of a slice, in lines or what costs as much. Small, so that the bounds are. */
 #define ATTACK_SLICE 512u
 
+#define ATTACK_USERS 1000u
+
 struct honest;
 
 struct attack {
 	struct harness_daemon daemon;
 	const char *socket;
+	uid_t first_uid; /* of those that are this case's alone, as root */
 	struct honest *honest;
 };
 
@@ -72,8 +75,8 @@ void attack_carry_out(const struct attack_plan *plan);
 void others_go_on(struct attack *attack);
 uint64_t others_rounds(const struct attack *attack); /* they have done so far */
 
-/* As root: from here on user number `index` of the attack, without groups. Else nothing. */
-void become_attacker(uint32_t index);
+/* As root: from here on user number `index` (below ATTACK_USERS) of the attack. Else nothing. */
+void become_attacker(const struct attack *attack, uint32_t index);
 
 /* A process that does this and then sleeps with all it has; returns when it sleeps. */
 pid_t victim_start(void (*run)(struct attack *attack, void *argument), struct attack *attack,

@@ -21,7 +21,11 @@ struct honest {
 /* The group it is in, for realtime_group; NULL: the daemon grants it anyway. */
 const char *honest_group(void);
 
-/* One normal queue by raw bytes and one of class realtime over the library. */
-pid_t honest_start(const char *socket, struct honest *honest);
+/* One normal queue by raw bytes and one of class realtime over the library; as root, as this user.
+ */
+pid_t honest_start(const char *socket, uid_t uid, struct honest *honest);
+
+/* As root: another user and group, in this group alone (or in none: NULL). Else nothing. */
+void honest_become(uid_t uid, const gid_t *group);
 
 #endif
