@@ -13,6 +13,7 @@
 
 #include "daemon/buffer/table.h"
 #include "daemon/cache/batch.h"
+#include "daemon/deadlines.h"
 #include "daemon/kernel_sync.h"
 
 struct queue;
@@ -94,7 +95,13 @@ struct batch {
 	uint64_t fence_deadline_ns;		       /* of all waits; 0: none was begun */
 	uint64_t fence_ns;			       /* waited so far */
 	int fence_error;			       /* of the last poll: 0 or a negative errno */
-	bool fence_armed;			       /* a poll is on the worker's ring */
+	bool fence_armed;			       /* it is polled */
+
+	/* worker_wait_epoll.c, while fence_armed */
+	int fence_fd;
+	uint32_t fence_events;
+	struct batch *fence_next, *fence_previous;
+	struct deadline fence_timer;
 
 	struct batch *next_issued; /* worker_barrier.c */
 	struct kernel_sync kernel;

@@ -41,6 +41,8 @@ static const struct config_key keys[] = {
 	{"daemon", "rt_share", CONFIG_COUNT, AT(rt_share), 1, 95, "percent", "50", true,
 	 "How much of any 100 ms a worker may be awake under fifo; more, and it goes on under "
 	 "other."},
+	{"daemon", "loop", CONFIG_LOOP, AT(loop), 0, 0, NULL, "auto", false,
+	 "What the daemon waits in. auto: io_uring, or epoll where the kernel refuses it."},
 	{"daemon", "spin_us", CONFIG_COUNT, AT(spin_us), 0, 10000, "microseconds", "50", true,
 	 "How long a worker without work looks on before it sleeps, at most. With one CPU it never "
 	 "does."},

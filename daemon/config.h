@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/loop.h"
 #include "proto/types.h"
 
 /* The build says where (sysconfdir). */
@@ -29,6 +30,7 @@ enum config_type {
 	CONFIG_BYTES,	/* uint64_t; K, M, G, T may follow the number */
 	CONFIG_BOOL,
 	CONFIG_LEVEL,	  /* int, a syslog level by name */
+	CONFIG_LOOP,	  /* enum loop_kind by name */
 	CONFIG_PATH_NAME, /* char *, absolute, fits a socket address; NULL where unset */
 	CONFIG_POLICY,	  /* bool, true for fifo */
 	CONFIG_GROUP,	  /* char *, a group that exists; NULL where unset */
@@ -57,9 +59,10 @@ struct config_exporter {
 
 struct config {
 	/* [daemon] */
-	char *socket;	  /* path; NULL: DMASYNC_SOCKET_PATH unless systemd passed one */
-	uint32_t workers; /* not looked at where cpus is set */
-	char *cpus;	  /* "2,3": one worker each, in order; NULL: chosen */
+	char *socket;	     /* path; NULL: DMASYNC_SOCKET_PATH unless systemd passed one */
+	uint32_t workers;    /* not looked at where cpus is set */
+	char *cpus;	     /* "2,3": one worker each, in order; NULL: chosen */
+	enum loop_kind loop; /* of the control loop and the workers */
 	uint32_t spin_us, spin_min_us;
 	bool fifo;	   /* policy = fifo; only with cpus */
 	uint32_t priority; /* of it */

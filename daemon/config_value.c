@@ -207,6 +207,12 @@ int config_value_set(struct config *config, const struct config_key *key, const 
 			return -EINVAL;
 		*(bool *)(void *)field = strcmp(value, "fifo") == 0;
 		return 0;
+	case CONFIG_LOOP:
+		*ret_problem = "not a loop";
+		r = loop_kind_from_name(value);
+		if (r >= 0)
+			*(enum loop_kind *)(void *)field = (enum loop_kind)r;
+		return r < 0 ? r : 0;
 	case CONFIG_PATH_NAME:
 	case CONFIG_GROUP:
 	case CONFIG_CPUS:
@@ -255,6 +261,10 @@ void config_value(const struct config *config, const struct config_key *key, cha
 		snprintf(text, text_size, "%s",
 			 *(const bool *)(const void *)field ? "fifo" : "other");
 		return;
+	case CONFIG_LOOP:
+		snprintf(text, text_size, "%s",
+			 loop_kind_name(*(const enum loop_kind *)(const void *)field));
+		return;
 	case CONFIG_PATH_NAME:
 	case CONFIG_GROUP:
 	case CONFIG_CPUS: {
@@ -292,6 +302,9 @@ void config_allowed(const struct config_key *key, char *text, size_t text_size)
 		return;
 	case CONFIG_POLICY:
 		snprintf(text, text_size, "other or fifo");
+		return;
+	case CONFIG_LOOP:
+		snprintf(text, text_size, "auto, uring or epoll");
 		return;
 	case CONFIG_PATH_NAME:
 		snprintf(text, text_size, "an absolute path of at most %" PRIu64 " bytes",

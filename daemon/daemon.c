@@ -22,6 +22,7 @@
 #include "daemon/clock.h"
 #include "daemon/guard.h"
 #include "daemon/log.h"
+#include "daemon/loop_choice.h"
 #include "daemon/notify.h"
 #include "daemon/placement.h"
 #include "daemon/reload.h"
@@ -227,22 +228,6 @@ static enum daemon_status choose_cpus(struct daemon *daemon, int cpus[CONFIG_CPU
 	return DAEMON_DRAINED;
 }
 
-/* Where io_uring is refused for good, a restart does not help. */
-static enum daemon_status explain_uring(const char *who, int error)
-{
-	const char *hint = "";
-
-	if (error == -EPERM)
-		hint = ": io_uring is refused; see sysctl kernel.io_uring_disabled and the seccomp "
-		       "filter of the container or unit (@io_uring, @aio)";
-	else if (error == -ENOSYS)
-		hint = ": this kernel or its seccomp filter has no io_uring";
-	else if (error == -ENOMEM)
-		hint = ": raise LimitMEMLOCK, which kernels up to 5.11 charge for io_uring";
-	log_error("%s cannot be started: %s%s", who, strerror(-error), hint);
-	return error == -EPERM || error == -ENOSYS ? DAEMON_MISCONFIGURED : DAEMON_FAILED;
-}
-
 static void explain_policy(const struct daemon *daemon, const struct worker *worker)
 {
 	if (worker_policy(worker) == WORKER_POLICY_REFUSED)
@@ -264,6 +249,7 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 			&(const struct worker_params){
 				.index = i,
 				.count = count,
+				.loop = loop_choice_of_workers(daemon),
 				.cpu = cpus[i],
 				.cache = &daemon->cache,
 				.priority = daemon->config.fifo ? daemon->config.priority : 0,
@@ -292,6 +278,7 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 		if (r < 0)
 			return r;
 		explain_policy(daemon, daemon->workers[i]);
+		loop_choice_worker_started(daemon->workers[i]);
 		daemon->worker_count++;
 	}
 	return 0;
@@ -305,12 +292,14 @@ static uint32_t jobs_per_client(uint32_t threads)
 
 static enum daemon_status start_loop(struct daemon *daemon)
 {
-	int r = loop_create(&daemon->loop);
+	enum daemon_status status = loop_choose(daemon);
 
-	if (r < 0)
-		return explain_uring("the control loop", r);
-	r = loop_watch(daemon->loop, daemon->signal_fd, POLLIN, signal_ready, daemon,
-		       &daemon->signal_watch);
+	if (status != DAEMON_DRAINED)
+		return status;
+
+	int r = loop_watch(daemon->loop, daemon->signal_fd, POLLIN, signal_ready, daemon,
+			   &daemon->signal_watch);
+
 	if (r == 0)
 		r = loop_watch(daemon->loop, daemon->events_fd, POLLIN, events_ready, daemon,
 			       &daemon->events_watch);
@@ -332,7 +321,7 @@ static enum daemon_status start_threads(struct daemon *daemon, const int *cpus, 
 	}
 	r = start_workers(daemon, cpus, count);
 	if (r < 0)
-		return explain_uring("a worker", r);
+		return loop_choice_worker_failed(daemon, r);
 	r = repin_create(daemon, cpus, count, &daemon->repin);
 	if (r < 0)
 		log_error("the workers' CPUs cannot be looked after: %s", strerror(-r));
@@ -432,7 +421,7 @@ enum daemon_status daemon_run(struct daemon *daemon)
 	describe_workers(daemon, workers, sizeof(workers));
 	log_info("dmasyncd " DMASYNC_VERSION " serves %s: %s, %zu-byte lines, %s, %s", socket,
 		 daemon->cache.line ? daemon->cache.ops.name : "no line operations",
-		 daemon->cache.line, workers, loop_description(daemon->loop));
+		 daemon->cache.line, workers, loop_name(daemon->loop));
 	notify_ready(daemon->notify);
 	r = loop_run(daemon->loop);
 	if (r < 0) {

@@ -8,6 +8,7 @@
 #include "daemon/buffer/map.h"
 #include "daemon/buffer/policy.h"
 #include "daemon/connection.h"
+#include "daemon/loop_choice.h"
 
 /* An fd is inspected on a helper, as for BUFFER_ADD, and is not mapped. */
 struct probe {
@@ -32,7 +33,8 @@ static void fill_machine(const struct daemon *daemon, struct dmasync_probe_reply
 	reply->errata = daemon->errata;
 	snprintf(reply->cache_ops, sizeof reply->cache_ops, "%s",
 		 cache->line ? cache->ops.name : "none");
-	snprintf(reply->loop, sizeof reply->loop, "%s", loop_description(daemon->loop));
+	snprintf(reply->loop, sizeof reply->loop, "%s", loop_name(daemon->loop));
+	loop_choice_text(daemon, reply->loop_text, sizeof reply->loop_text);
 	snprintf(reply->why, sizeof reply->why, "%s", cache->why);
 }
 

@@ -19,6 +19,7 @@ static const struct {
 	{"socket", "socket", "PATH"},
 	{"workers", "workers", "N"},
 	{"cpus", "cpus", "LIST"},
+	{"loop", "loop", "LOOP"},
 	{"spin-us", "spin_us", "N"},
 	{"slice-lines", "slice_lines", "N"},
 	{"log-level", "log_level", "LEVEL"},

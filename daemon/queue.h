@@ -38,7 +38,7 @@ struct queue {
 	void *memory;
 	size_t memory_size;
 	union cache_unit *mirror;     /* ring.unit_count units, private */
-	int doorbell_fd;	      /* read end, blocking: only for IORING_OP_READ */
+	int doorbell_fd;	      /* read end, blocking: for IORING_OP_READ; not with epoll */
 	int notification_fd;	      /* write end, O_NONBLOCK */
 	struct worker_command *event; /* what the worker has to say unasked, once at most */
 
@@ -56,7 +56,7 @@ struct queue {
 	uint32_t overruns;	   /* slices of it that took far longer than a slice may */
 	bool recent;		   /* among those served last */
 	bool linked;		   /* among the worker's queues: false where it had no memory */
-	bool doorbell_armed;
+	bool doorbell_armed;	   /* read on the worker's ring, or in its epoll */
 	bool doorbell_cancelled;
 	bool doorbell_closed; /* end of file: the client has closed its end */
 	bool broken;	      /* the client broke the ring: fetched from no more */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The worker's thread: its loop, its start and its end. What a turn of the loop does stands in
- * worker_commands.c, worker_batch.c and worker_ring.c.
+ * worker_commands.c, worker_batch.c and worker_wait.h.
  */
 #include "daemon/worker.h"
 
@@ -52,9 +52,9 @@ static bool turn(struct worker *worker)
 		worked = true;
 	}
 	if (worker->cancels)
-		worker_ring_reap(worker);
+		worker->wait.ops->reap(worker);
 	else if (worker->fences)
-		worker_ring_look(worker);
+		worker->wait.ops->look(worker);
 	if (worker->settle || worker->stop) {
 		worked |= worker->settle;
 		worker_settle(worker);
@@ -112,7 +112,7 @@ static void sleep_in_ring(struct worker *worker)
 		worker_policy_sleep(worker);
 		counter_add(&worker->stats.sleeps, 1);
 		atomic_store_explicit(&worker->stats.busy, 0, memory_order_relaxed);
-		worker_ring_sleep(worker);
+		worker->wait.ops->sleep(worker);
 		worker_policy_awake(worker);
 		atomic_store_explicit(&worker->stats.busy, 1, memory_order_relaxed);
 	}
@@ -175,7 +175,7 @@ static void *worker_thread(void *argument)
 
 	populate_stack();
 	/* The ring is made here: IORING_SETUP_SINGLE_ISSUER ties it to its thread. */
-	worker->start_error = worker_ring_setup(worker);
+	worker->start_error = worker_wait_setup(worker, worker->params.loop);
 	worker->running = worker->start_error == 0;
 	if (worker->running)
 		worker->policy_error = worker_policy_begin(worker);
@@ -239,8 +239,6 @@ static void free_worker(struct worker *worker)
 	worker_clients_free(worker);
 	scheduler_free(&worker->scheduler);
 	worker_watch_free(worker);
-	free(worker->slots);
-	free(worker->generations);
 	free(worker);
 }
 
@@ -313,13 +311,23 @@ void worker_join(struct worker *worker)
 	if (!worker)
 		return;
 	pthread_join(worker->thread, NULL);
-	worker_ring_free(worker);
+	worker->wait.ops->free(worker);
 	free_worker(worker);
 }
 
 uint32_t worker_index(const struct worker *worker)
 {
 	return worker->params.index;
+}
+
+enum loop_kind worker_loop(const struct worker *worker)
+{
+	return worker->wait.kind;
+}
+
+int worker_loop_refused(const struct worker *worker)
+{
+	return worker->wait.refused;
 }
 
 int worker_page_fd(const struct worker *worker)

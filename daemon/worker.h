@@ -13,6 +13,7 @@
 
 #include "daemon/cache/cache.h"
 #include "daemon/histogram.h"
+#include "daemon/loop.h"
 #include "daemon/mailbox.h"
 #include "daemon/queue.h"
 #include "daemon/records.h"
@@ -49,7 +50,7 @@ struct worker_command {
 	uint32_t fence_timeout_ms;
 	uint64_t max_batch_lines, split_lines;
 	uint32_t share_barrier_lines, share_barrier_us;
-	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM) */
+	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM, -ENOSPC) */
 	const char *text; /* BROKEN: a constant sentence */
 
 	/* SYNC: the batch, of class normal. The control thread fills client, uid, buffers, owner,
@@ -106,6 +107,7 @@ enum worker_policy {
 struct worker_params {
 	uint32_t index; /* of `count` workers, whose batch numbers interleave; a count of 0 is 1 */
 	uint32_t count;
+	enum loop_kind loop;	   /* what it waits in */
 	int cpu;		   /* at start; -1: not pinned */
 	const struct cache *cache; /* outlives the worker */
 	uint32_t spin_us;	   /* longest look before sleeping; 0: never spins */
@@ -132,7 +134,10 @@ struct worker_params {
 	struct helpers *helpers;   /* for DMA_BUF_IOCTL_SYNC */
 };
 
-/* Starts the thread. Errors: negative errno; -EPERM, -ENOSYS, -ENOMEM: no io_uring for us here. */
+/*
+ * Starts the thread. Errors: negative errno; with LOOP_URING -EPERM, -ENOSYS, -ENOMEM: no io_uring
+ * for us here.
+ */
 int worker_start(const struct worker_params *params, struct worker **ret);
 
 /* Any number of commands, from the control thread alone; never blocks. */
@@ -155,6 +160,10 @@ int worker_policy_error(const struct worker *worker); /* why it was refused at s
 bool worker_take_policy_change(struct worker *worker);
 /* Pins it to a CPU; with -1 it may use all of `others`. */
 int worker_pin(struct worker *worker, int cpu, const cpu_set_t *others);
+/* What it waits in: LOOP_URING or LOOP_EPOLL; and why LOOP_AUTO became that: a negative errno, or
+ * 0. */
+enum loop_kind worker_loop(const struct worker *worker);
+int worker_loop_refused(const struct worker *worker);
 int worker_page_fd(const struct worker *worker);	  /* memfd of struct dmasync_worker_page */
 uint32_t worker_queue_count(const struct worker *worker); /* queues posted to it, for balancing */
 const struct worker_stats *worker_stats(const struct worker *worker);

@@ -401,7 +401,7 @@ void worker_cancel_batch(struct worker *worker, struct batch *batch)
 		return;
 	case BATCH_FENCE:
 		if (batch->fence_armed) { /* ends when its poll does */
-			worker_ring_cancel_fence(worker, batch);
+			worker->wait.ops->cancel_fence(worker, batch);
 			return;
 		}
 		scheduler_remove(&worker->scheduler, batch->flow);

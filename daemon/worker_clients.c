@@ -181,7 +181,7 @@ void worker_client_stop(struct worker *worker, struct worker_command *command)
 	client->stop = command;
 	for (struct queue *queue = client->queues; queue; queue = queue->next_of_client) {
 		queue->stopping = true;
-		worker_ring_cancel_doorbell(worker, queue);
+		worker->wait.ops->cancel_doorbell(worker, queue);
 		worker_cancel_batch(worker, &queue->batch);
 	}
 	cancel_syncs(worker, client, true);

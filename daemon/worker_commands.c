@@ -37,7 +37,7 @@ void worker_answer(struct worker *worker, struct worker_command *command)
 
 static void release_queue(struct worker *worker, struct queue *queue)
 {
-	worker_ring_remove_queue(worker, queue);
+	worker->wait.ops->remove_queue(worker, queue);
 	worker_watch_remove(worker, queue);
 	scheduler_detach(&worker->scheduler, &queue->flow);
 }
@@ -51,7 +51,7 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 	if (command->error == 0) {
 		command->error = worker_watch_add(worker, queue);
 		if (command->error == 0) {
-			command->error = worker_ring_add_queue(worker, queue);
+			command->error = worker->wait.ops->add_queue(worker, queue);
 			if (command->error < 0)
 				worker_watch_remove(worker, queue);
 		}
@@ -169,7 +169,7 @@ static void handle(struct worker *worker, struct worker_command *command)
 		}
 		command->queue->stopping = true;
 		command->queue->remove = command;
-		worker_ring_cancel_doorbell(worker, command->queue);
+		worker->wait.ops->cancel_doorbell(worker, command->queue);
 		if (command->queue->batch.phase == BATCH_FENCE)
 			worker_cancel_batch(worker, &command->queue->batch);
 		worker_client_due(worker, command->queue->batch.client);
@@ -240,7 +240,7 @@ static void settle_stop(struct worker *worker)
 	/* The reads write into the queues, which are the control thread's after the answer. */
 	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
 		queue->stopping = true;
-		worker_ring_cancel_doorbell(worker, queue);
+		worker->wait.ops->cancel_doorbell(worker, queue);
 	}
 	if (worker->cancels)
 		return;

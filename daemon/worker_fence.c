@@ -74,8 +74,8 @@ bool worker_await_fences(struct worker *worker, struct batch *batch)
 	scheduler_remove(&worker->scheduler, batch->flow);
 	batch->fence_start_ns = now;
 	/* One after the other: the last one decides, whatever the order. */
-	worker_ring_poll_fence(worker, batch, fence_fd(&cache->fences[0]),
-			       (uint32_t)fence_events(&cache->fences[0]));
+	worker->wait.ops->poll_fence(worker, batch, fence_fd(&cache->fences[0]),
+				     (uint32_t)fence_events(&cache->fences[0]));
 	return false;
 }
 

@@ -3,7 +3,6 @@
 #ifndef DMASYNC_WORKER_INTERNAL_H
 #define DMASYNC_WORKER_INTERNAL_H
 
-#include <liburing.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -11,6 +10,7 @@
 #include "daemon/rt_share.h"
 #include "daemon/scheduler.h"
 #include "daemon/worker.h"
+#include "daemon/worker_wait.h"
 #include "proto/spin.h"
 
 /* Units copied at once, while the next ones are on their way. */
@@ -80,15 +80,10 @@ struct worker {
 	struct split_part part; /* in `help` */
 	uint32_t splits_out;	/* of ours, in which only helpers are at work */
 	uint64_t splits_out_ns; /* since when the last of these is */
-	struct io_uring ring;
-	bool wake_armed;
-	uint64_t wake_value;
+	struct worker_wait wait;
 	uint32_t cancels; /* cancelled doorbell reads whose end has not been seen */
-	uint32_t fences;  /* batches whose poll is on the ring */
+	uint32_t fences;  /* batches whose fence is polled */
 	struct queue *queues;
-	struct queue **slots; /* by queue->slot, for the user_data of requests */
-	uint32_t *generations;
-	uint32_t slot_count;
 	struct watches urgent, others; /* realtime queues, all others */
 	struct queue *recent[WATCH_RECENT];
 	uint32_t next_recent;
@@ -140,18 +135,6 @@ static inline void counter_raise(_Atomic uint64_t *counter, uint64_t n)
 	if (n > atomic_load_explicit(counter, memory_order_relaxed))
 		atomic_store_explicit(counter, n, memory_order_relaxed);
 }
-
-/* worker_ring.c: what the worker waits for */
-int worker_ring_setup(struct worker *worker);
-void worker_ring_free(struct worker *worker);
-int worker_ring_add_queue(struct worker *worker, struct queue *queue);	   /* -ENOMEM */
-void worker_ring_remove_queue(struct worker *worker, struct queue *queue); /* not armed any more */
-void worker_ring_cancel_doorbell(struct worker *worker, struct queue *queue);
-void worker_ring_sleep(struct worker *worker); /* until something comes */
-void worker_ring_reap(struct worker *worker);  /* what has come meanwhile; never waits */
-void worker_ring_look(struct worker *worker);  /* the same, a system call only where needed */
-void worker_ring_poll_fence(struct worker *worker, struct batch *batch, int fd, uint32_t events);
-void worker_ring_cancel_fence(struct worker *worker, struct batch *batch);
 
 /* worker_barrier.c: opening fence and completion barrier */
 void worker_open_batch(struct worker *worker, struct batch *batch);

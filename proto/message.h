@@ -380,7 +380,7 @@ struct dmasync_probe_reply {
 	uint32_t trapped;	      /*  40: 1: line operations work but trap into the kernel */
 	uint32_t fd_known;	      /*  44: 1: the fields below are about the fd */
 	char cache_ops[DMASYNC_NAME_SIZE]; /*  48 */
-	char loop[DMASYNC_NAME_SIZE];	   /*  80: "io_uring" and what it was set up with */
+	char loop[DMASYNC_NAME_SIZE];	   /*  80: "io_uring defer-taskrun", "epoll" */
 	uint32_t backend;		   /* 112: what BUFFER_ADD would choose with AUTO */
 	uint32_t kind;			   /* 116 */
 	uint32_t flags;			   /* 120: DMASYNC_BUFFER_GUARANTEE */
@@ -390,6 +390,7 @@ struct dmasync_probe_reply {
 	char why[DMASYNC_TEXT_SIZE];	  /* 168: a sentence */
 	uint32_t errata;		  /* 400: DMASYNC_ERRATUM_* in force */
 	uint32_t reserved;		  /* 404: 0 */
+	char loop_text[DMASYNC_TEXT_SIZE]; /* 408: about it; for epoll, why it is not io_uring */
 };
 
 /* A reply without a body: BUFFER_REMOVE, QUEUE_REMOVE, WATCH. */
@@ -422,6 +423,6 @@ static_assert(sizeof(struct dmasync_batches) == 24, "message layout");
 static_assert(sizeof(struct dmasync_batch_record) == 136, "message layout");
 static_assert(sizeof(struct dmasync_batches_reply) == 24, "message layout");
 static_assert(sizeof(struct dmasync_watch) == 24, "message layout");
-static_assert(sizeof(struct dmasync_probe_reply) == 408, "message layout");
+static_assert(sizeof(struct dmasync_probe_reply) == 640, "message layout");
 
 #endif

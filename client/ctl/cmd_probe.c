@@ -18,7 +18,8 @@
 static void probe_daemon(const struct dmasync_probe_reply *reply, const char *version,
 			 json *section)
 {
-	char ops[DMASYNC_NAME_SIZE], loop[DMASYNC_NAME_SIZE], text[DMASYNC_NAME_SIZE];
+	char ops[DMASYNC_NAME_SIZE], loop[DMASYNC_NAME_SIZE], text[DMASYNC_NAME_SIZE],
+		about[DMASYNC_TEXT_SIZE];
 	char clean[FORMAT_SIZE], flush[FORMAT_SIZE], barrier[FORMAT_SIZE];
 
 	if (section) {
@@ -32,6 +33,7 @@ static void probe_daemon(const struct dmasync_probe_reply *reply, const char *ve
 		json_add_bool(section, "trapped", reply->trapped != 0);
 		json_add_uint(section, "workers", reply->workers);
 		json_add_field(section, "loop", reply->loop, sizeof reply->loop);
+		json_add_field(section, "loop_text", reply->loop_text, sizeof reply->loop_text);
 		json *errata = json_new_array();
 
 		probe_list_errata(reply->errata, errata);
@@ -42,6 +44,8 @@ static void probe_daemon(const struct dmasync_probe_reply *reply, const char *ve
 	       format_text(text, sizeof text, version, DMASYNC_NAME_SIZE), reply->workers,
 	       reply->workers == 1 ? "" : "s",
 	       format_text(loop, sizeof loop, reply->loop, sizeof reply->loop));
+	printf("  %s: %s\n", loop,
+	       format_text(about, sizeof about, reply->loop_text, sizeof reply->loop_text));
 	printf("  line operations: %s, clean %s, flush %s, barrier %s%s\n",
 	       format_text(ops, sizeof ops, reply->cache_ops, sizeof reply->cache_ops),
 	       format_ps(clean, reply->clean_picoseconds),

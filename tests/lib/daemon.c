@@ -120,7 +120,7 @@ static void await_ready(struct harness_daemon *daemon)
 static void start(struct harness_daemon *daemon, const char *socket, int listen_fd,
 		  const char *config, const char *const *options)
 {
-	const char *argv[OPTIONS_MAX + 6], *program = getenv("DMASYNCD");
+	const char *argv[OPTIONS_MAX + 8], *program = getenv("DMASYNCD");
 	char name[32], notify[108], *built = harness_built("daemon/dmasyncd");
 	size_t n = 0;
 
@@ -144,6 +144,10 @@ static void start(struct harness_daemon *daemon, const char *socket, int listen_
 	argv[n++] = config_path;
 	argv[n++] = "--socket";
 	argv[n++] = daemon->socket;
+	if (getenv("DMASYNC_TEST_LOOP")) { /* before what the case itself asks for */
+		argv[n++] = "--loop";
+		argv[n++] = getenv("DMASYNC_TEST_LOOP");
+	}
 	for (size_t i = 0; options && options[i]; i++) {
 		if (i == OPTIONS_MAX)
 			fail_case("more than %d options", OPTIONS_MAX);

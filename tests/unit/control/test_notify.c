@@ -24,6 +24,8 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/loop_kind.h"
+
 struct fixture {
 	struct daemon daemon;
 	struct notify *notify;
@@ -51,7 +53,7 @@ static int setup(void **state)
 	socklen_t size = sizeof(sa_family_t);
 	char name[128];
 
-	if (!fixture || loop_create(&fixture->daemon.loop) < 0)
+	if (!fixture || loop_create(test_loop_kind(), &fixture->daemon.loop) < 0)
 		return -1;
 	if (loop_timer_create(fixture->daemon.loop, end, fixture, &fixture->end) < 0)
 		return -1;

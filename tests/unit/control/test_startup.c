@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/message.h"
+#include "proto/message_table.h"
 #include "tests/lib/harness.h"
 
 #define WAIT_MS 10000
@@ -163,28 +163,91 @@ static void asked_twice(void)
 	check_int(harness_daemon_wait(&daemon, WAIT_MS), 0);
 }
 
-/* As in a container that forbids io_uring. */
-static void no_io_uring(void)
+/* As in a container: io_uring_setup() of all that comes after fails with this. */
+static void refuse_io_uring(int error)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
-	char path[256];
-	struct stat st;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
 		harness_skip("no seccomp here: %s", strerror(errno));
+}
+
+static void check_loop(const struct harness_daemon *daemon, const char *loop, const char *text)
+{
+	struct dmasync_message request = {.size = sizeof request, .opcode = DMASYNC_OP_PROBE};
+	struct dmasync_hello_reply hello;
+	struct dmasync_probe_reply reply;
+	int fd = harness_connect(daemon->socket);
+
+	harness_hello(fd, &hello);
+	harness_call(fd, &request, sizeof request, NULL, 0, &reply, sizeof reply, NULL, NULL);
+	check_int(reply.header.size, sizeof reply);
+	check_text(reply.loop, loop);
+	if (!strstr(reply.loop_text, text))
+		fail_case("loop_text \"%s\" does not say \"%s\"", reply.loop_text, text);
+	close(fd);
+}
+
+/* Says why, once, and serves; and where io_uring is demanded, does not start and says why. */
+static void falls_back(int error, const char *name, const char *reason, int status)
+{
+	struct harness_daemon daemon;
+	char path[256], sentence[256];
+	struct stat st;
+
+	refuse_io_uring(error);
+	harness_daemon_start(&daemon, "", (const char *[]){"--loop", "auto", NULL});
+	snprintf(sentence, sizeof sentence, "io_uring is refused (%s): ", name);
+	check(logged(&daemon, sentence));
+	check(logged(&daemon, reason));
+	check(logged(&daemon, "; running on epoll\n"));
+	check(!logged(&daemon, "to worker")); /* it is not tried again */
+	check_loop(&daemon, "epoll", sentence);
+	harness_daemon_stop(&daemon);
+
 	snprintf(path, sizeof path, "%s/socket", harness_directory());
-	refused(2,
-		"the control loop cannot be started: Operation not permitted: io_uring is refused; "
-		"see sysctl kernel.io_uring_disabled",
-		(const char *[]){"--config", "/dev/null", "--socket", path, NULL});
+	snprintf(sentence, sizeof sentence,
+		 "the control loop cannot be started: loop = uring, and io_uring is refused (%s): ",
+		 name);
+	refused(status, sentence,
+		(const char *[]){"--config", "/dev/null", "--socket", path, "--loop", "uring",
+				 NULL});
 	check_int(stat(path, &st), -1); /* nothing is left behind */
+}
+
+static void io_uring_not_permitted(void)
+{
+	falls_back(EPERM, "Operation not permitted", "io_uring_", 2);
+}
+
+static void io_uring_not_there(void)
+{
+	falls_back(ENOSYS, "Function not implemented", "CONFIG_IO_URING", 2);
+}
+
+static void io_uring_without_memory(void)
+{
+	falls_back(ENOMEM, "Cannot allocate memory", "there is no memory for a ring", 1);
+}
+
+static void epoll_by_choice(void)
+{
+	struct harness_daemon daemon;
+
+	harness_daemon_start(&daemon, "[daemon]\nloop = epoll\n",
+			     (const char *[]){"--loop", "epoll", NULL});
+	check(!logged(&daemon, "refused"));
+	check_loop(&daemon, "epoll", "the configuration says loop = epoll");
+	harness_daemon_stop(&daemon);
+	refused(2, "--loop: loop = kqueue: not a loop; allowed: auto, uring or epoll\n",
+		(const char *[]){"--config", "/dev/null", "--loop", "kqueue", NULL});
 }
 
 static void interrupted(void)
@@ -439,7 +502,10 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(interrupted),
 	HARNESS_CASE(stops_with_clients),
 	HARNESS_CASE(asked_twice),
-	HARNESS_CASE(no_io_uring),
+	HARNESS_CASE(io_uring_not_permitted),
+	HARNESS_CASE(io_uring_not_there),
+	HARNESS_CASE(io_uring_without_memory),
+	HARNESS_CASE(epoll_by_choice),
 	HARNESS_CASE(notifies, .timeout_s = 40),
 	HARNESS_CASE(watchdog),
 	HARNESS_CASE(reloads),

@@ -285,6 +285,7 @@ static const struct dmasync_probe_reply probe_reply = {
 	.exporter = "system",
 	.why = "a sentence",
 	.errata = DMASYNC_ERRATUM_SI_L1_4311569 | DMASYNC_ERRATUM_OLYMPUS_T410_1027,
+	.loop_text = "restricted",
 };
 
 /* ---- the ring ---- */

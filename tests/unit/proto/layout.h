@@ -70,7 +70,8 @@
 	F(s, header) F(s, line_size) F(s, granule) F(s, clean_picoseconds) \
 	F(s, flush_picoseconds) F(s, barrier_picoseconds) F(s, workers) F(s, trapped) \
 	F(s, fd_known) F(s, cache_ops) F(s, loop) F(s, backend) F(s, kind) F(s, flags) \
-	F(s, error) F(s, size) F(s, exporter) F(s, why) F(s, errata) F(s, reserved)
+	F(s, error) F(s, size) F(s, exporter) F(s, why) F(s, errata) F(s, reserved) \
+	F(s, loop_text)
 #define LAYOUT_dmasync_ring_header(F, s) \
 	F(s, magic) F(s, layout) F(s, depth) F(s, units) F(s, submissions_offset) \
 	F(s, units_offset) F(s, completions_offset) F(s, size) F(s, start) F(s, reserved0) \

@@ -13,6 +13,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/guard.h"
+#include "tests/lib/loop_kind.h"
 
 #define PATIENCE_NS UINT64_C(10000000000)
 
@@ -125,6 +126,7 @@ static void start(struct fixture *fixture, uint32_t workers, struct worker_param
 	int cpu = -1;
 
 	assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+	params.loop = test_loop_kind();
 	params.cache = &fixture->cache;
 	params.max_batch_lines = UINT64_C(1) << 32;
 	params.fence_timeout_ms = 60000;
