@@ -50,6 +50,7 @@ struct attack_plan {
 	uint32_t users;
 	uint32_t connections; /* of each user */
 	uint32_t queues;      /* in all */
+	uint32_t workers;     /* as `daemon_keys` says; 0 is 1 */
 	bool bulk, realtime;  /* such batches are among them */
 	uint64_t peak_bytes;  /* more memory than the usual that the daemon may have meanwhile */
 	bool as_root;	      /* the attack goes on as root, to become several users itself */

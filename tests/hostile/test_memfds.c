@@ -181,7 +181,7 @@ ATTACK(holes_punched_into_a_batch, .connections = 1, .queues = 1, .peak_bytes = 
 	struct dmasync_unit unit =
 		raw_unit(reply.buffer.handle, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0, SIZE);
 
-	for (uint64_t i = 0; i < rounds(10); i++) {
+	for (uint64_t i = 0; i < rounds(4); i++) {
 		raw_submit(&queue, &unit, 1, i);
 		raw_wait(&queue, &done);
 		check_int(done.status, 0);
