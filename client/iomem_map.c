@@ -98,6 +98,16 @@ static int look_at_uio(struct memory *memory, dev_t device)
 	/* Where in its first page the memory begins; kernels before 3.6 do not say. */
 	if (!read_number(path, &memory->start))
 		memory->start = 0;
+	/*
+	 * The size counts from the page and not from there: uio_pdrv_genirq gives both, rounded to
+	 * pages.
+	 */
+	if (memory->start >= memory->size)
+		return refuse(params, -ENXIO,
+			      "map %u of %s begins at byte %" PRIu64 " of its %" PRIu64
+			      ": nothing of it can be mapped",
+			      params->map, params->path, memory->start, memory->size);
+	memory->size -= memory->start;
 	snprintf(memory->name, sizeof memory->name, "map %u", params->map);
 	memory->uio = true;
 	return 0;
@@ -128,10 +138,10 @@ static const char *last_part(const char *path)
 }
 
 /* "start end flags", a line for each BAR; false where the file has no such line. */
-static bool read_bar_flags(const char *path, int bar, uint64_t *ret)
+static bool read_bar(const char *path, int bar, uint64_t *ret_start, uint64_t *ret_flags)
 {
 	char line[128];
-	uint64_t start, end;
+	uint64_t end;
 	bool found = false;
 	FILE *file = fopen(path, "re");
 
@@ -143,7 +153,8 @@ static bool read_bar_flags(const char *path, int bar, uint64_t *ret)
 			break;
 	}
 	fclose(file);
-	return found && sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64, &start, &end, ret) == 3;
+	return found &&
+	       sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64, ret_start, &end, ret_flags) == 3;
 }
 
 static int look_at_bar(struct memory *memory, int bar, uint64_t size)
@@ -152,7 +163,7 @@ static int look_at_bar(struct memory *memory, int bar, uint64_t size)
 	int directory = (int)(last_part(params->path) - params->path);
 	char path[PATH_MAX];
 	unsigned char header[8];
-	uint64_t flags;
+	uint64_t start, flags;
 	ssize_t length;
 	int fd;
 
@@ -160,7 +171,7 @@ static int look_at_bar(struct memory *memory, int bar, uint64_t size)
 		return refuse(params, -EINVAL, "map is %u; a PCI BAR has no maps, it must be 0",
 			      params->map);
 	snprintf(path, sizeof path, "%.*sresource", directory, params->path);
-	if (!read_bar_flags(path, bar, &flags))
+	if (!read_bar(path, bar, &start, &flags))
 		return refuse(params, -EINVAL, "%s is no PCI device's: %s does not tell BAR %d",
 			      params->path, path, bar);
 	if (flags & RESOURCE_IO)
@@ -183,6 +194,8 @@ static int look_at_bar(struct memory *memory, int bar, uint64_t size)
 			      "echo 1 > %.*senable",
 			      directory, params->path);
 	memory->size = size;
+	/* A BAR smaller than a page may stand within one, and the kernel maps the page. */
+	memory->start = start % (uint64_t)sysconf(_SC_PAGESIZE);
 	snprintf(memory->name, sizeof memory->name, "BAR %d", bar);
 	return 0;
 }

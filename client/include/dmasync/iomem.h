@@ -117,9 +117,10 @@ void dmasync_io_map_params_init(struct dmasync_io_map_params *params);
 
 /*
  * Maps device memory, readable and writable: a map of a UIO device, of the size that its driver
- * says in sysfs; or a memory BAR of a PCI device by its file in sysfs, resourceN (uncached) or
- * resourceN_wc (write-combining, where the BAR is prefetchable). The file is closed again; a
- * UIO device's fd, for its interrupts, is the caller's to open.
+ * says in sysfs, less what stands before the memory in its first page; or a memory BAR of a PCI
+ * device by its file in sysfs, resourceN (uncached) or resourceN_wc (write-combining, where the BAR
+ * is prefetchable). The file is closed again; a UIO device's fd, for its interrupts, is the
+ * caller's to open.
  *
  * -ENOENT: no such file, or BAR without a write-combining one. -EACCES, -EPERM: not allowed to
  * open or map it (root, a udev rule; not under kernel lockdown). -EINVAL: neither of the two, an

@@ -60,7 +60,7 @@ static void make_bar(const char *name, off_t size)
 	assert_int_equal(truncate(path, size), 0);
 }
 
-/* A PCI device: BAR 0 memory, 1 ports, 2 prefetchable memory, 3 nothing. */
+/* A PCI device: BAR 0 memory, 1 ports, 2 prefetchable memory, 3 nothing, 4 half a KiB in a page. */
 static int make_device(void **state)
 {
 	(void)state;
@@ -74,13 +74,15 @@ static int make_device(void **state)
 	write_text("resource", "0x0000000010000000 0x00000000100000ff 0x0000000000040200\n"
 			       "0x000000000000c000 0x000000000000c01f 0x0000000000040101\n"
 			       "0x0000008000000000 0x0000008000003fff 0x000000000014220c\n"
-			       "0x0000000000000000 0x0000000000000000 0x0000000000000000\n");
+			       "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+			       "0x0000000010010200 0x00000000100103ff 0x0000000000040200\n");
 	write_config(2);
 	make_bar("resource0", (off_t)page);
 	make_bar("resource1", 32);
 	make_bar("resource2", 4 * (off_t)page);
 	make_bar("resource2_wc", 4 * (off_t)page);
 	make_bar("resource3", 0);
+	make_bar("resource4", 512);
 	return 0;
 }
 
@@ -180,6 +182,25 @@ static void a_bar_is_mapped(void **state)
 	dmasync_io_unmap(NULL, 0);
 }
 
+/* The kernel maps the page that such a BAR is in: other devices' registers may be before it. */
+static void a_bar_within_a_page_begins_there(void **state)
+{
+	uint64_t length;
+	void *address;
+
+	(void)state;
+	assert_int_equal(map_bar("resource4", 0, 0, &address, &length), 0);
+	assert_int_equal(length, 512);
+	assert_int_equal((uintptr_t)address % page, 0x200);
+	dmasync_io_unmap(address, length);
+	assert_int_equal(map_bar("resource4", 8, 500, &address, &length), 0);
+	assert_int_equal(length, 500);
+	assert_int_equal((uintptr_t)address % page, 0x208);
+	dmasync_io_unmap(address, length);
+	assert_int_equal(pages_of("resource4"), 0);
+	refused(map_bar("resource4", 8, 505, &address, &length), -ERANGE, "BAR 4 has 512");
+}
+
 static void bars_are_refused_with_a_reason(void **state)
 {
 	uint64_t length = 77;
@@ -245,7 +266,9 @@ static void a_uio_map_is_mapped(void **state)
 	write_uio(2, "0x0\n", "0x0\n");
 	refused(map_file(ZERO, 2, 0, 0, &address, &length), -ENXIO, "has no map 2");
 	refused(map_file(ZERO, 3, 0, 0, &address, &length), -ENXIO, "has no map 3");
-	refused(map_file(ZERO, 1, 0x6100, 0, &address, &length), -ERANGE, "map 1 has 24832");
+	refused(map_file(ZERO, 1, 0x6100, 0, &address, &length), -ERANGE, "map 1 has 24816");
+	write_uio(3, "0x1000\n", "0x1000\n");
+	refused(map_file(ZERO, 3, 0, 0, &address, &length), -ENXIO, "nothing of it");
 	assert_ptr_equal(address, &length);
 
 	assert_int_equal(map_file(ZERO, 0, 0, 0, &address, &length), 0);
@@ -255,7 +278,14 @@ static void a_uio_map_is_mapped(void **state)
 	dmasync_io_unmap(address, length);
 	assert_int_equal(pages_of(ZERO), before);
 
-	/* The memory begins within a page, and what is asked for in a later one. */
+	/* The memory begins within a page; the size of its map counts from that page. */
+	assert_int_equal(map_file(ZERO, 1, 0, 0, &address, &length), 0);
+	assert_int_equal(length, 0x6100 - 0x10);
+	assert_int_equal((uintptr_t)address % page, 0x10);
+	dmasync_io_unmap(address, length);
+	assert_int_equal(pages_of(ZERO), before);
+
+	/* And what is asked for in a later one. */
 	assert_int_equal(map_file(ZERO, 1, 2 * page + 4, page, &address, &length), 0);
 	assert_int_equal(length, page);
 	assert_int_equal((uintptr_t)address % page, 0x14);
@@ -306,6 +336,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_DEVICE(a_bar_is_mapped),
+		WITH_DEVICE(a_bar_within_a_page_begins_there),
 		WITH_DEVICE(bars_are_refused_with_a_reason),
 		WITH_DEVICE(a_uio_map_is_mapped),
 		cmocka_unit_test(parameters_are_checked),
