@@ -255,6 +255,23 @@ void scheduler_remove(struct scheduler *scheduler, struct scheduler_flow *flow)
 }
 
 /*
+ * A class below the first one in line that is to have its share now; where both are, in turns: what
+ * the shorter slices of one do not make up for must not cost the other its own.
+ */
+static enum dmasync_class choose_lower(const struct scheduler *scheduler, uint32_t top)
+{
+	enum dmasync_class chosen = order[top];
+
+	for (uint32_t i = top + 1; i < DMASYNC_CLASSES; i++) {
+		if (!has_waiting(&scheduler->classes[order[i]]) || scheduler->owed[order[i]] <= 0)
+			continue;
+		if (chosen == order[top] || chosen == scheduler->last_lower)
+			chosen = order[i];
+	}
+	return chosen;
+}
+
+/*
  * The first class in line, but for the share of a lower one that waits. Two slices of lower classes
  * never follow one another: what is submitted to the first class during a slice waits for that one
  * alone.
@@ -271,13 +288,9 @@ static struct scheduler_node *choose_class(struct scheduler *scheduler)
 	enum dmasync_class chosen = order[top];
 
 	if (rank(scheduler->last) <= top) {
-		for (uint32_t i = top + 1; i < DMASYNC_CLASSES; i++) {
-			if (has_waiting(&scheduler->classes[order[i]]) &&
-			    scheduler->owed[order[i]] > 0) {
-				chosen = order[i];
-				break;
-			}
-		}
+		chosen = choose_lower(scheduler, top);
+		if (chosen != order[top])
+			scheduler->last_lower = chosen;
 	}
 	scheduler->last = chosen;
 	return &scheduler->classes[chosen];
@@ -364,20 +377,21 @@ void scheduler_charge(struct scheduler *scheduler, struct scheduler_flow *flow, 
 	}
 	/*
 	 * A class with share s is owed s of what others have while it waits, and pays 1 - s of its
-	 * own: of n credit in all it gets s * n. What it had beyond its share while nobody else
-	 * wanted it counts as one slice at most.
+	 * own: of n credit in all it gets s * n. Neither what it had beyond its share while nobody
+	 * else wanted it, nor what its slices were too short to make up for, counts as more than
+	 * two slices.
 	 */
 	for (uint32_t i = 1; i < DMASYNC_CLASSES; i++) {
 		enum dmasync_class klass = order[i];
 		int64_t share = scheduler->share[klass], *owed = &scheduler->owed[klass];
 
-		if (klass != flow->klass) {
-			if (has_waiting(&scheduler->classes[klass]))
-				*owed += credit * share;
-			continue;
-		}
-		*owed -= credit * (100 - share);
+		if (klass == flow->klass)
+			*owed -= credit * (100 - share);
+		else if (has_waiting(&scheduler->classes[klass]))
+			*owed += credit * share;
 		if (*owed < -100 * most)
 			*owed = -100 * most;
+		if (*owed > 100 * most)
+			*owed = 100 * most;
 	}
 }

@@ -59,6 +59,7 @@ struct scheduler {
 	int64_t owed[DMASYNC_CLASSES];	 /* of its share, in hundredths of credit */
 	int64_t quantum;		 /* credit of one slice */
 	enum dmasync_class last;	 /* that had a slice */
+	enum dmasync_class last_lower;	 /* the last that had one of its share */
 	uint32_t waiting;		 /* users in the classes' lines */
 	struct scheduler_flow *served;	 /* whose turn it is */
 	struct scheduler_flow *only;	 /* the only one with a batch, and then in no line */

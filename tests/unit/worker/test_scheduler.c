@@ -187,6 +187,44 @@ static void an_idle_class_is_owed_nothing(void **state)
 	end(&bulk);
 }
 
+/* However little normal batches cost, they do not stand between bulk and its share. */
+static void bulk_has_its_share_beside_short_normal_batches(void **state)
+{
+	struct busy realtime, normal, bulk;
+
+	(void)state;
+	begin(&realtime, DMASYNC_CLASS_REALTIME, 0, 1, SLICE);
+	begin(&normal, DMASYNC_CLASS_NORMAL, 1, 2, 20);
+	begin(&bulk, DMASYNC_CLASS_BULK, 2, 3, SLICE);
+	for (unsigned int i = 0; i < 10000; i++)
+		serve();
+	uint64_t all = realtime.used + normal.used + bulk.used;
+
+	assert_in_range(bulk.used, all / 20 - SLICE, all / 20 + SLICE);
+	end(&realtime);
+	end(&normal);
+	end(&bulk);
+}
+
+/* What turns of one slice could not make up for is not saved up either. */
+static void a_class_of_short_batches_saves_nothing_up(void **state)
+{
+	struct busy realtime, normal;
+	unsigned int of_normal = 0;
+
+	(void)state;
+	begin(&realtime, DMASYNC_CLASS_REALTIME, 0, 1, SLICE);
+	begin(&normal, DMASYNC_CLASS_NORMAL, 1, 2, 20);
+	for (unsigned int i = 0; i < 10000; i++)
+		serve();
+	normal.cost = SLICE;
+	for (unsigned int i = 0; i < 100; i++)
+		of_normal += serve() == &normal;
+	assert_in_range(of_normal, 10, 10 + 3);
+	end(&realtime);
+	end(&normal);
+}
+
 /* ---- within a class ---- */
 
 #define QUEUES 64
@@ -473,6 +511,8 @@ int main(void)
 		CASE(the_lowest_class_is_served_where_nobody_else_waits),
 		CASE(realtime_waits_for_the_slice_that_is_on),
 		CASE(an_idle_class_is_owed_nothing),
+		CASE(bulk_has_its_share_beside_short_normal_batches),
+		CASE(a_class_of_short_batches_saves_nothing_up),
 		CASE(users_are_equal_whatever_their_queues),
 		CASE(connections_of_a_user_are_equal_whatever_their_queues),
 		CASE(work_is_shared_and_not_turns),
