@@ -11,6 +11,8 @@
 
 /* A caller that never sleeps asks the socket for a hang-up at most so often. */
 #define CHECK_NS 10000000
+/* Reads of notification_drain(): what a pipe holds. The daemon may write on and on. */
+#define DRAIN_READS 1024
 /* Looks at the ring between two looks at the clock. */
 #define SPIN_LOOKS 16
 /*
@@ -101,11 +103,13 @@ int completion_take(struct dmasync_queue *queue, struct dmasync_completion *ret)
 bool notification_drain(struct dmasync_queue *queue)
 {
 	char bytes[64];
-	ssize_t n;
+	ssize_t n = sizeof bytes;
 
-	do {
-		n = read(queue->notification_fd, bytes, sizeof bytes);
-	} while (n == (ssize_t)sizeof bytes || (n < 0 && errno == EINTR));
+	for (int i = 0; i < DRAIN_READS && n == (ssize_t)sizeof bytes; i++) {
+		do
+			n = read(queue->notification_fd, bytes, sizeof bytes);
+		while (n < 0 && errno == EINTR);
+	}
 	return n != 0;
 }
 
@@ -225,11 +229,11 @@ static int sleep_once(struct dmasync_queue *queue, int64_t deadline)
 		{.fd = queue->ds->socket, .events = POLLRDHUP},
 	};
 	struct timespec timeout;
+	int64_t left = 1;
 	int r;
 
 	if (deadline != INT64_MAX) {
-		int64_t left = deadline - now_ns();
-
+		left = deadline - now_ns();
 		timeout = to_timespec(left < 0 ? 0 : left);
 	}
 	r = ppoll(p, 2, deadline == INT64_MAX ? NULL : &timeout, NULL);
@@ -241,7 +245,8 @@ static int sleep_once(struct dmasync_queue *queue, int64_t deadline)
 		control_break(queue->ds, queue->life, 0);
 		return -ECONNRESET;
 	}
-	return r == 0 ? 0 : 1;
+	/* Notifications that bring no completion, one after the other, must not hold it up. */
+	return r == 0 || left <= 0 ? 0 : 1;
 }
 
 /*

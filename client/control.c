@@ -20,6 +20,7 @@ struct packet {
 	size_t size;
 	int fds[CONTROL_FDS_MAX];
 	size_t fd_count;
+	bool fds_lost; /* there were more, and this process has no room for them */
 };
 
 static void packet_close(struct packet *packet)
@@ -250,8 +251,9 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 			return control_gone(ds);
 		collect_fds(&message, packet);
 		packet->size = (size_t)n;
-		if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-		    packet->size < sizeof packet->header) {
+		/* Not for want of room in `control`: there is as much as the kernel can fill. */
+		packet->fds_lost = message.msg_flags & MSG_CTRUNC;
+		if (message.msg_flags & MSG_TRUNC || packet->size < sizeof packet->header) {
 			packet_close(packet);
 			return nonsense(ds, "the size of a message", (uint64_t)n,
 					sizeof packet->header);
@@ -267,10 +269,10 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 }
 
 /*
- * The answer to a request whose caller gave up. Its fds are closed by the caller; what it made in
- * the daemon is given back, by a request whose own answer nobody waits for.
+ * The answer to a request whose caller gave up, or cannot take it. Its fds are closed by the
+ * caller; what it made in the daemon is given back, by a request whose own answer nobody waits for.
  */
-static void undo_late(struct dmasync *ds, const struct packet *packet)
+static void undo(struct dmasync *ds, const struct packet *packet)
 {
 	if (packet->header.flags & DMASYNC_MESSAGE_ERROR)
 		return;
@@ -339,6 +341,16 @@ static int accept_reply(struct dmasync *ds, uint16_t opcode, struct packet *pack
 	return 0;
 }
 
+/* Nobody's fault but this process's own: the connection stays. */
+static int no_room(struct dmasync *ds, const struct packet *packet)
+{
+	undo(ds, packet);
+	return control_error(ds, -EMFILE,
+			     "this process has no room for the fds of an answer of dmasyncd at %s; "
+			     "close some, or raise its RLIMIT_NOFILE (ulimit -n)",
+			     ds->path);
+}
+
 /* A connection that the daemon does not serve is told so before it has asked: cookie 0. */
 static bool refuses_connection(uint16_t opcode, const struct dmasync_message *header)
 {
@@ -371,7 +383,8 @@ int control_await(struct dmasync *ds, enum dmasync_opcode opcode, uint64_t cooki
 		if ((packet.header.cookie == cookie &&
 		     !(packet.header.flags & DMASYNC_MESSAGE_EVENT)) ||
 		    refuses_connection((uint16_t)opcode, &packet.header)) {
-			r = accept_reply(ds, (uint16_t)opcode, &packet, reply);
+			r = packet.fds_lost ? no_room(ds, &packet)
+					    : accept_reply(ds, (uint16_t)opcode, &packet, reply);
 			packet_close(&packet);
 			return r;
 		}
@@ -381,7 +394,10 @@ int control_await(struct dmasync *ds, enum dmasync_opcode opcode, uint64_t cooki
 			return nonsense(ds, "the cookie of an answer", packet.header.cookie,
 					cookie);
 		if (packet.header.flags & DMASYNC_MESSAGE_REPLY)
-			undo_late(ds, &packet);
+			undo(ds, &packet);
+		/* Also while there is always another one to read. */
+		if (now_ns() >= deadline)
+			return timed_out(ds, "answer");
 	}
 }
 

@@ -167,11 +167,15 @@ static int map_shared(int fd, size_t size, int protection, void **ret)
 	return 0;
 }
 
-/* The daemon's ends have flags of their own; ours must never block. */
-static int set_nonblocking(int fd)
+/* The daemon's ends have flags of their own; ours must never block, nor be read without end. */
+static int take_pipe(int fd)
 {
-	int flags = fcntl(fd, F_GETFL);
+	struct stat file;
+	int flags;
 
+	if (fstat(fd, &file) < 0 || !S_ISFIFO(file.st_mode))
+		return -EPROTO;
+	flags = fcntl(fd, F_GETFL);
 	if (flags < 0)
 		return -errno;
 	if (!(flags & O_NONBLOCK) && fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -187,9 +191,9 @@ static int map_ends(struct queue_ends *ends, const struct dmasync_ring_layout *l
 
 	ends->doorbell_fd = fds[DMASYNC_QUEUE_DOORBELL];
 	ends->notification_fd = fds[DMASYNC_QUEUE_NOTIFICATION];
-	r = set_nonblocking(ends->doorbell_fd);
+	r = take_pipe(ends->doorbell_fd);
 	if (r == 0)
-		r = set_nonblocking(ends->notification_fd);
+		r = take_pipe(ends->notification_fd);
 	if (r == 0)
 		r = map_shared(fds[DMASYNC_QUEUE_RING], layout->size, PROT_READ | PROT_WRITE,
 			       &ends->memory);

@@ -248,6 +248,10 @@ static void answer_queue_create(struct fake *fake, int mode,
 		reply.depth *= 2;
 	assert_int_equal(pipe2(doorbell, O_CLOEXEC | flags), 0);
 	assert_int_equal(pipe2(notification, O_CLOEXEC | O_NONBLOCK), 0);
+	if (mode == FAKE_NO_PIPE) {
+		close(notification[0]);
+		notification[0] = memfd(4096, true);
+	}
 	fq->doorbell_fd = doorbell[0];
 	fcntl(fq->doorbell_fd, F_SETFL, O_NONBLOCK);
 	fds[DMASYNC_QUEUE_DOORBELL] = doorbell[1];
@@ -458,43 +462,4 @@ void fake_release(struct fake *fake)
 uint32_t fake_requests(struct fake *fake, enum dmasync_opcode opcode)
 {
 	return atomic_load(&fake->requests[opcode]);
-}
-
-struct dmasync *fake_connect(struct fake *fake)
-{
-	struct dmasync_connect_params params;
-	struct dmasync *ds = NULL;
-
-	dmasync_connect_params_init(&params);
-	params.socket = fake->path;
-	params.timeout_ms = 10000;
-	params.flags = DMASYNC_NO_RECONNECT;
-	assert_int_equal(dmasync_connect_with(&params, &ds), 0);
-	return ds;
-}
-
-struct dmasync_queue *fake_queue_create(struct dmasync *ds, uint32_t depth, uint32_t units,
-					uint32_t spin_us)
-{
-	struct dmasync_queue_params params;
-	struct dmasync_queue *queue = NULL;
-
-	dmasync_queue_params_init(&params);
-	params.depth = depth;
-	params.units = units;
-	params.spin_us = spin_us;
-	assert_int_equal(dmasync_queue_create(ds, &params, &queue), 0);
-	return queue;
-}
-
-struct dmasync_buffer *fake_buffer(struct dmasync *ds, uint64_t bytes)
-{
-	struct dmasync_buffer_params params;
-	struct dmasync_buffer *buffer = NULL;
-
-	dmasync_buffer_params_init(&params);
-	params.bytes = bytes;
-	params.memory = DMASYNC_MEMORY_MEMFD;
-	assert_int_equal(dmasync_buffer_alloc(ds, &params, &buffer), 0);
-	return buffer;
 }

@@ -45,6 +45,7 @@ enum fake_mode {
 	FAKE_SMALL_RING,     /* QUEUE_CREATE: one page short */
 	FAKE_OTHER_HANDLE,   /* BUFFER_ADD: not the one that is asked for */
 	FAKE_BLOCKING_PIPES, /* QUEUE_CREATE: pipes without O_NONBLOCK */
+	FAKE_NO_PIPE,	     /* QUEUE_CREATE: a file in place of the notification pipe */
 };
 
 /* The worker's side of one queue. */

@@ -80,8 +80,8 @@ static void nonsense_ends_the_connection(void **state)
 		FAKE_MANY_FDS,	   FAKE_BAD_ERRNO,   FAKE_BAD_BODY,
 	};
 	static const enum fake_mode creates[] = {
-		FAKE_SHORT,    FAKE_EXTRA_FD, FAKE_NO_FDS,	  FAKE_MANY_FDS,
-		FAKE_BAD_BODY, FAKE_BAD_RING, FAKE_UNSEALED_RING, FAKE_SMALL_RING,
+		FAKE_SHORT,    FAKE_EXTRA_FD,	   FAKE_NO_FDS,	    FAKE_MANY_FDS, FAKE_BAD_BODY,
+		FAKE_BAD_RING, FAKE_UNSEALED_RING, FAKE_SMALL_RING, FAKE_NO_PIPE,
 	};
 	int fd = sealed_memfd();
 
