@@ -359,6 +359,25 @@ static void second_pass_issues_twice(void)
 	harness_daemon_stop(&daemon);
 }
 
+static void probe_says_what_the_loop_is(void)
+{
+	struct harness_daemon daemon;
+	struct harness_output output;
+	json *document, *section;
+
+	harness_daemon_start(&daemon, "", (const char *[]){"--loop", "epoll", NULL});
+	setenv("DMASYNC_SOCKET", daemon.socket, 1);
+	document = DOCUMENT("probe", "--json");
+	section = member(document, "daemon");
+	check_text(text(section, "loop"), "epoll");
+	check_text(text(section, "loop_text"), "the configuration says loop = epoll");
+	json_object_put(document);
+	RUN(&output, "probe");
+	expect_text(output.out, "loop: epoll\n  epoll: the configuration says loop = epoll\n");
+	harness_output_clear(&output);
+	harness_daemon_stop(&daemon);
+}
+
 static void sync_takes_an_fd_or_a_path(void)
 {
 	struct harness_daemon daemon;
@@ -774,6 +793,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(sync_tells_what_was_covered),
 	HARNESS_CASE(sync_needs_no_daemon),
 	HARNESS_CASE(second_pass_issues_twice),
+	HARNESS_CASE(probe_says_what_the_loop_is),
 	HARNESS_CASE(sync_takes_an_fd_or_a_path),
 	HARNESS_CASE(what_cannot_be_synced_is_an_error),
 	HARNESS_CASE(stats_clients_and_batches_count),

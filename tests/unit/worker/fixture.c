@@ -135,6 +135,7 @@ static void start(struct fixture *fixture, uint32_t workers, struct worker_param
 	params.helpers = fixture->helpers;
 	params.count = workers;
 	params.peers = workers > 1 ? fixture->workers : NULL;
+	fixture->params = params;
 	for (params.index = 0; params.index < workers; params.index++) {
 		if (workers > 1) {
 			do

@@ -58,7 +58,8 @@ struct fixture {
 	struct mailbox events;
 	int events_fd;
 	struct helpers *helpers;
-	struct worker *worker; /* whose queues are opened, released and commanded */
+	struct worker_params params; /* of all, but for index and cpu */
+	struct worker *worker;	     /* whose queues are opened, released and commanded */
 	struct worker *workers[FIXTURE_WORKERS];
 	uint32_t worker_count;
 	struct buffer buffer;

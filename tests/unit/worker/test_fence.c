@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -386,6 +387,95 @@ static void a_removal_waits_for_the_parked_batch(void **state)
 	queue_release(&fixture, &other);
 }
 
+/* Neither readable nor writable, unlike an eventfd: both kinds of fence on one file. */
+static uint32_t add_busy_socket(uint32_t place, int *ret_peer)
+{
+	uint32_t handle = add_buffer(place, IDLE);
+	char bytes[1024] = {0};
+	int ends[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends),
+			 0);
+	while (write(ends[0], bytes, sizeof bytes) > 0)
+		;
+	close(buffers[place - 1].fd);
+	buffers[place - 1].fd = ends[0];
+	*ret_peer = ends[1];
+	return handle;
+}
+
+static void one_file_and_many_who_wait(void **state)
+{
+	(void)state;
+	struct dmasync_ring_completion completion;
+	struct client_queue reader[2], writer, leaver, other;
+	char bytes[4096];
+	int peer;
+	uint32_t handle = add_busy_socket(1, &peer);
+
+	queue_open(&fixture, &other, 8, 64, OTHER_CLIENT);
+	queue_open(&fixture, &reader[0], 8, 64, CLIENT);
+	queue_open(&fixture, &reader[1], 8, 64, CLIENT);
+	queue_open(&fixture, &writer, 8, 64, CLIENT);
+	queue_open(&fixture, &leaver, 8, 64, CLIENT);
+	submit_flush(&reader[0], handle, 1);
+	submit(&writer, handle, DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, 2);
+	submit_flush(&reader[1], handle, 3);
+	submit(&leaver, handle, DMASYNC_FOR_DEVICE, DMASYNC_TO_DEVICE, 4);
+	another_queue_goes_on(&other);
+	queue_release(&fixture, &leaver);
+	another_queue_goes_on(&other);
+
+	assert_int_equal(write(peer, "", 1), 1); /* the writers' fence */
+	for (int i = 0; i < 2; i++) {
+		reap(&reader[i], &completion);
+		assert_int_equal(completion.status, 0);
+		assert_true(completion.fence_ns > 0);
+	}
+	another_queue_goes_on(&other);
+	assert_false(try_reap(&writer, &completion));
+	while (read(peer, bytes, sizeof bytes) > 0)
+		;
+	reap(&writer, &completion);
+	assert_int_equal(completion.status, 0);
+	assert_int_equal(completion.user_data, 2);
+	queue_release(&fixture, &writer);
+	queue_release(&fixture, &reader[1]);
+	queue_release(&fixture, &reader[0]);
+	queue_release(&fixture, &other);
+	close(peer);
+}
+
+/* Each in the order of its time, whatever the order in which they began to wait. */
+static void many_that_never_come(void **state)
+{
+	(void)state;
+	enum { QUEUES = 20 };
+	static struct client_queue queue[QUEUES];
+	struct dmasync_ring_completion completion;
+	uint32_t handle = add_buffer(1, WRITER_BUSY);
+
+	for (uint32_t i = 0; i < QUEUES; i++) {
+		tune(i % 2 ? 60000 : 20 + i);
+		queue_open(&fixture, &queue[i], 8, 64, CLIENT);
+		submit_flush(&queue[i], handle, i);
+		another_queue_goes_on(&fixture.first);
+	}
+	for (uint32_t i = 0; i < QUEUES; i += 2) {
+		reap(&queue[i], &completion);
+		assert_int_equal(completion.status, -ETIMEDOUT);
+	}
+	for (uint32_t i = 1; i < QUEUES; i += 2)
+		assert_false(try_reap(&queue[i], &completion));
+	signal_writer(fence_of(1));
+	for (uint32_t i = 1; i < QUEUES; i += 2) {
+		reap(&queue[i], &completion);
+		assert_int_equal(completion.status, 0);
+	}
+	for (uint32_t i = 0; i < QUEUES; i++)
+		queue_release(&fixture, &queue[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +489,8 @@ int main(void)
 		CASE(going_away_waits_for_no_fence),
 		cmocka_unit_test_setup(stopping_leaves_what_waits_unpublished, start),
 		CASE(a_removal_waits_for_the_parked_batch),
+		CASE(one_file_and_many_who_wait),
+		CASE(many_that_never_come),
 	};
 
 	return cmocka_run_group_tests_name("worker-fence", tests, NULL, NULL);
