@@ -420,6 +420,11 @@ void become_attacker(const struct attack *attack, uint32_t index)
 	honest_become(attack->first_uid + 1 + index, NULL);
 }
 
+bool is_another_user(const struct attack *attack)
+{
+	return getuid() > attack->first_uid && getuid() <= attack->first_uid + ATTACK_USERS;
+}
+
 pid_t victim_start(void (*run)(struct attack *attack, void *argument), struct attack *attack,
 		   void *argument)
 {

@@ -79,6 +79,9 @@ uint64_t others_rounds(const struct attack *attack); /* they have done so far */
 /* As root: from here on user number `index` (below ATTACK_USERS) of the attack. Else nothing. */
 void become_attacker(const struct attack *attack, uint32_t index);
 
+/* Whether the attack is of another user than the daemon and the others; else it was not root. */
+bool is_another_user(const struct attack *attack);
+
 /* A process that does this and then sleeps with all it has; returns when it sleeps. */
 pid_t victim_start(void (*run)(struct attack *attack, void *argument), struct attack *attack,
 		   void *argument);

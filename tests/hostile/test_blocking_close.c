@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Class: files whose close waits. Sockets that linger and files of a FUSE mount that nobody answers
+ * for, sent where an fd is taken, where none is, and left in the socket by a client that goes. The
+ * control thread never closes them itself. One thread, and for FUSE a process that serves it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/hostile/target.h"
+
+enum { FILES = 6 };
+
+/* Sends the file in every way there is, so that the daemon has the last reference to it. */
+static void hand_over(struct attack *attack, struct raw *raw, int fd, int way)
+{
+	struct dmasync_buffer_add add = {
+		.header = {.size = sizeof add, .opcode = DMASYNC_OP_BUFFER_ADD}};
+	struct dmasync_message probe = {.size = sizeof probe, .opcode = DMASYNC_OP_PROBE};
+	struct dmasync_message stats = {.size = sizeof stats, .opcode = DMASYNC_OP_STATS};
+
+	switch (way % 4) {
+	case 0: /* an fd is taken */
+		check_int(harness_send(raw->socket, &add, sizeof add, &fd, 1), 0);
+		break;
+	case 1:
+		check_int(harness_send(raw->socket, &probe, sizeof probe, &fd, 1), 0);
+		break;
+	case 2: /* none is */
+		check_int(harness_send(raw->socket, &stats, sizeof stats, &fd, 1), 0);
+		break;
+	case 3: { /* nobody has received it when its sender goes */
+		int other = harness_connect(attack->socket);
+
+		check_int(harness_send(other, &stats, sizeof stats, &fd, 1), 0);
+		close(other);
+		break;
+	}
+	}
+	close(fd);
+}
+
+static void await_answers(struct raw *raw, int count)
+{
+	union reply reply;
+
+	for (int i = 0; i < count; i++)
+		check(harness_receive(raw->socket, &reply, sizeof reply, NULL, NULL, PATIENCE_MS) >
+		      0);
+}
+
+/* As root, of another user: the daemon goes by who has connected. */
+static void open_both(const struct attack *attack, struct raw *raw, struct raw *other)
+{
+	bool root = getuid() == 0;
+
+	if (root && seteuid(attack->first_uid + 1) < 0)
+		harness_skip("root here cannot become another user");
+	raw_open(raw, attack->socket);
+	raw_open(other, attack->socket);
+	check(!root || seteuid(0) == 0);
+}
+
+/* Files of theirs that the daemon has open: besides a socket and a pidfd each, those that hang. */
+static uint32_t files_of(struct raw *raw, const struct attack *attack)
+{
+	struct dmasync_users users = {.from = getuid() == 0 ? attack->first_uid + 1 : getuid()};
+	struct {
+		struct dmasync_users_reply reply;
+		struct dmasync_user_record record;
+	} page;
+
+	raw_call(raw, &users, DMASYNC_OP_USERS, sizeof users, &page, sizeof page);
+	check_int(page.record.uid, users.from);
+	return page.record.files;
+}
+
+/*
+ * The daemon stands still while they are sent, so that its references are the last ones and it is
+ * its close that waits.
+ */
+ATTACK(lingering_sockets, .connections = 2, .as_root = getuid() == 0)
+{
+	int peers[FILES];
+	struct raw raw, other;
+
+	open_both(attack, &raw, &other);
+	check_int(kill(attack->daemon.pid, SIGSTOP), 0);
+	for (int i = 0; i < FILES; i++)
+		hand_over(attack, &raw, requests_lingering_socket(&peers[i]), i);
+	check_int(kill(attack->daemon.pid, SIGCONT), 0);
+	await_answers(&raw, 5); /* of six, one was sent by who has gone */
+	/* Answered, while the closes still wait. */
+	check(files_of(&other, attack) > 4);
+	check(files_of(&raw, attack) > 4);
+	for (int i = 0; i < 5; i++)
+		others_go_on(attack);
+	check(files_of(&other, attack) > 4);
+	raw_close(&raw);
+	others_go_on(attack);
+	for (int i = 0; i < FILES; i++)
+		close(peers[i]);
+	raw_close(&other);
+}
+
+/* ---- FUSE ---- */
+
+struct fuse {
+	int device;
+	char path[160];
+};
+
+static void answer(int device, const struct fuse_in_header *in, int error, const void *body,
+		   size_t size)
+{
+	unsigned char bytes[256];
+	struct fuse_out_header out = {
+		.len = (uint32_t)(sizeof out + size), .error = error, .unique = in->unique};
+
+	memcpy(bytes, &out, sizeof out);
+	if (size)
+		memcpy(bytes + sizeof out, body, size);
+	(void)!write(device, bytes, sizeof out + size);
+}
+
+static struct fuse_attr attributes(uint64_t node)
+{
+	return (struct fuse_attr){
+		.ino = node, .mode = node == 1 ? S_IFDIR | 0755 : S_IFREG | 0644, .nlink = 1};
+}
+
+/* Everything but FLUSH, which a close waits for. */
+static void serve_one(int device)
+{
+	_Alignas(8) static unsigned char bytes[1 << 20];
+	ssize_t n = read(device, bytes, sizeof bytes);
+	const struct fuse_in_header *in = (const void *)bytes;
+	struct fuse_init_out init = {.major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 4096};
+	struct fuse_entry_out entry = {.nodeid = 2, .generation = 1, .attr = attributes(2)};
+	struct fuse_attr_out attr = {.attr = attributes(n > 0 ? in->nodeid : 1)};
+	struct fuse_open_out opened = {.fh = 1};
+
+	if (n < 0)
+		_exit(0); /* unmounted */
+	switch (in->opcode) {
+	case FUSE_INIT:
+		answer(device, in, 0, &init, sizeof init);
+		break;
+	case FUSE_LOOKUP:
+		answer(device, in, 0, &entry, sizeof entry);
+		break;
+	case FUSE_GETATTR:
+		answer(device, in, 0, &attr, sizeof attr);
+		break;
+	case FUSE_OPEN:
+	case FUSE_OPENDIR:
+		answer(device, in, 0, &opened, sizeof opened);
+		break;
+	case FUSE_FLUSH:
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+		break; /* no answer */
+	default:
+		answer(device, in, -ENOSYS, NULL, 0);
+	}
+}
+
+/* As root. False where this machine has none. */
+static bool fuse_mount(struct fuse *fuse)
+{
+	char options[128];
+
+	snprintf(fuse->path, sizeof fuse->path, "%s/fuse", harness_directory());
+	fuse->device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fuse->device < 0 || mkdir(fuse->path, 0755) < 0)
+		return false;
+	snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+		 fuse->device);
+	return mount("dmasync", fuse->path, "fuse", MS_NOSUID | MS_NODEV, options) == 0;
+}
+
+static void serve_fuse(struct attack *attack, void *argument)
+{
+	(void)attack;
+	pid_t server = fork();
+
+	check(server >= 0);
+	if (server == 0)
+		for (;;)
+			serve_one(((struct fuse *)argument)->device);
+}
+
+/*
+ * Unmounted by force in the end, which aborts what waits. Their closes run as helper jobs
+ * meanwhile: as many as one client may have, and its other files wait for them.
+ */
+ATTACK(files_of_a_fuse_mount, .connections = 2, .as_root = true)
+{
+	struct fuse fuse;
+	struct raw raw, other;
+	char path[192];
+
+	if (!fuse_mount(&fuse))
+		harness_skip("no FUSE mount here: %s", strerror(errno));
+	pid_t server = victim_start(serve_fuse, attack, &fuse);
+
+	snprintf(path, sizeof path, "%s/file", fuse.path);
+	open_both(attack, &raw, &other);
+	for (int i = 0; i < FILES; i++) {
+		int fd = open(path, O_RDWR | O_CLOEXEC);
+
+		check(fd >= 0);
+		/* A process that is killed with it: its own close may hang as well as it likes. */
+		pid_t sender = fork();
+
+		check(sender >= 0);
+		if (sender == 0) {
+			hand_over(attack, &raw, fd, i);
+			_exit(0);
+		}
+		harness_pause();
+	}
+	harness_until(files_of(&other, attack) > 4, PATIENCE_MS);
+	for (int i = 0; i < 5; i++)
+		others_go_on(attack);
+	check(files_of(&other, attack) > 4);
+	check_int(umount2(fuse.path, MNT_FORCE | MNT_DETACH), 0);
+	victim_kill(server);
+	close(fuse.device);
+	raw_close(&raw);
+	raw_close(&other);
+}
+
+static const struct harness_case cases[] = {
+	HARNESS_CASE(lingering_sockets),
+	HARNESS_CASE(files_of_a_fuse_mount),
+};
+
+HARNESS_MAIN(cases)
