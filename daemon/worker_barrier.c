@@ -21,16 +21,21 @@ void worker_open_batch(struct worker *worker, struct batch *batch)
 		ops->open();
 }
 
-static void barrier(struct worker *worker, bool flushed)
+/* Returns the CPU on which it was executed. */
+static int barrier(struct worker *worker, bool flushed)
 {
 	const struct cache_ops *ops = &worker->params.cache->ops;
 
 	if (ops->complete)
 		ops->complete(flushed);
+
+	int cpu = sched_getcpu();
+
 	worker->barriers++;
 	worker->unfinished_lines = 0;
 	counter_add(&worker->stats.barriers, 1);
 	KILL_POINT("barrier");
+	return cpu;
 }
 
 /*
@@ -64,8 +69,8 @@ void worker_batch_waited_for(struct worker *worker, struct batch *batch)
 		worker_complete_batch(worker, batch);
 }
 
-/* The barrier behind all of its operations was executed by this worker. */
-static void behind_barrier(struct worker *worker, struct batch *batch, uint64_t end_ns,
+/* The barrier behind all of its operations was executed by this worker, on this CPU. */
+static void behind_barrier(struct worker *worker, struct batch *batch, int cpu, uint64_t end_ns,
 			   uint32_t shared)
 {
 	batch->end_ns = batch->barrier_end_ns = end_ns;
@@ -74,7 +79,7 @@ static void behind_barrier(struct worker *worker, struct batch *batch, uint64_t 
 		worker_fail_batch(worker, batch, DMASYNC_REASON_CANCELLED, 0);
 		return;
 	}
-	if (worker_changed_cpu(worker, batch)) {
+	if (worker_changed_cpu(worker, batch, cpu)) {
 		batch->phase = BATCH_ISSUE;
 		cache_batch_rewind(&batch->cache);
 		worker_open_batch(worker, batch);
@@ -90,8 +95,9 @@ static void behind_barrier(struct worker *worker, struct batch *batch, uint64_t 
  * commits a group. Each is published after it, in the order in which they were issued; a queue has
  * one batch in work, so its own order is kept. They wait only as long as another batch has its
  * slices meanwhile, and no longer than the bounds say. `first`: one that has not waited, or NULL.
+ * Returns the CPU of the barrier.
  */
-static void share(struct worker *worker, struct batch *first, bool flushed)
+static int share(struct worker *worker, struct batch *first, bool flushed)
 {
 	struct issued *issued = &worker->issued;
 	struct batch *batch = issued->first;
@@ -103,25 +109,29 @@ static void share(struct worker *worker, struct batch *first, bool flushed)
 		note_mixed(worker, first);
 	for (struct batch *other = batch; other; other = other->next_issued)
 		note_mixed(worker, other);
-	barrier(worker, flushed);
+
+	/* One look for all: later the worker may be back where some of them were issued. */
+	int cpu = barrier(worker, flushed);
+
 	if (shared > 1)
 		counter_add(&worker->stats.barriers_shared, 1);
 
 	uint64_t end_ns = clock_ns();
 
 	if (first)
-		behind_barrier(worker, first, end_ns, shared);
+		behind_barrier(worker, first, cpu, end_ns, shared);
 	while (batch) {
 		struct batch *next = batch->next_issued; /* of a SYNC message: gone afterwards */
 
-		behind_barrier(worker, batch, end_ns, shared);
+		behind_barrier(worker, batch, cpu, end_ns, shared);
 		batch = next;
 	}
+	return cpu;
 }
 
-void worker_execute_barrier(struct worker *worker, bool flushed)
+int worker_execute_barrier(struct worker *worker, bool flushed)
 {
-	share(worker, NULL, flushed);
+	return share(worker, NULL, flushed);
 }
 
 void worker_batch_issued(struct worker *worker, struct batch *batch)

@@ -50,10 +50,8 @@ void worker_open_on_cpu(struct worker *worker, struct batch *batch)
  * the batch is issued again. (arm64 Linux also completes maintenance in __switch_to.) The look
  * comes after the barrier, so a change between the last operation and the barrier is seen too.
  */
-bool worker_changed_cpu(struct worker *worker, struct batch *batch)
+bool worker_changed_cpu(struct worker *worker, struct batch *batch, int cpu)
 {
-	int cpu = sched_getcpu();
-
 	if (cpu == batch->cpu)
 		return false;
 	if (++batch->reissues > REISSUES_BEFORE_HOLD && cpu >= 0 &&

@@ -140,8 +140,8 @@ static inline void counter_raise(_Atomic uint64_t *counter, uint64_t n)
 void worker_open_batch(struct worker *worker, struct batch *batch);
 void worker_batch_issued(struct worker *worker, struct batch *batch); /* all of it: wait for it */
 void worker_batch_waited_for(struct worker *worker, struct batch *batch); /* on every CPU */
-/* Now, and what waits for one completes behind it. */
-void worker_execute_barrier(struct worker *worker, bool flushed);
+/* Now, and what waits for one completes behind it. Returns the CPU that executed it. */
+int worker_execute_barrier(struct worker *worker, bool flushed);
 /* The one that batches wait for, where it is due; `more`: another batch is runnable. */
 bool worker_share_barrier(struct worker *worker, bool more);
 
@@ -184,7 +184,8 @@ void worker_fail_batch(struct worker *worker, struct batch *batch, enum dmasync_
 /* worker_cpu.c: whether the barrier is on the CPU that issued */
 int worker_current_cpu(struct worker *worker);
 void worker_open_on_cpu(struct worker *worker, struct batch *batch);
-bool worker_changed_cpu(struct worker *worker, struct batch *batch); /* issue it again */
+/* Since its opening fence, by the CPU that executed the barrier: issue it again. */
+bool worker_changed_cpu(struct worker *worker, struct batch *batch, int cpu);
 void worker_release_cpu(struct worker *worker);
 
 /* worker_policy.c: SCHED_FIFO, and how much of it */

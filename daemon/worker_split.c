@@ -280,8 +280,7 @@ static void end_home_part(struct worker *worker, struct batch *batch)
 	batch->issue_end_ns = clock_ns();
 	if (worker->unfinished_lines > batch->own_lines)
 		batch->flags |= DMASYNC_COMPLETION_MIXED;
-	worker_execute_barrier(worker, batch->cache.flushes);
-	if (worker_current_cpu(worker) != batch->cpu)
+	if (worker_execute_barrier(worker, batch->cache.flushes) != batch->cpu)
 		set_flags(batch, SPLIT_CHANGED);
 	if (leave(batch))
 		end_batch(worker, batch);
@@ -337,8 +336,7 @@ static void end_part(struct worker *worker, struct batch *batch)
 	struct worker *home = batch->split.home;
 
 	if (part->open) {
-		worker_execute_barrier(worker, batch->cache.flushes);
-		if (worker_current_cpu(worker) != part->cpu)
+		if (worker_execute_barrier(worker, batch->cache.flushes) != part->cpu)
 			set_flags(batch, SPLIT_CHANGED);
 		if (part->mixed)
 			set_flags(batch, SPLIT_MIXED);

@@ -37,6 +37,8 @@ static void record(enum trace_kind kind, uintptr_t address)
 
 	if (trace.hook && is_line)
 		trace.hook(address);
+	if (trace.open_hook && kind == TRACE_OPEN)
+		trace.open_hook();
 	if (trace.barrier_hook && !is_line && kind != TRACE_OPEN)
 		trace.barrier_hook();
 	pthread_mutex_lock(&lock);

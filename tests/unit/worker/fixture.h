@@ -40,6 +40,7 @@ struct trace {
 	int fence_fd;			 /* looked at for operations before the fence; 0: none */
 	void (*hook)(uintptr_t address); /* called before each line operation, on the worker */
 	void (*barrier_hook)(void);	 /* the same before each barrier */
+	void (*open_hook)(void);	 /* and before each opening fence */
 	_Atomic size_t done;		 /* count, for the other thread */
 };
 

@@ -292,14 +292,19 @@ static void an_urgent_batch_waits_for_none(void **state)
 	expect_order((const uint32_t[]){5, 0, 1}, 3);
 }
 
-static void move(void)
+static void move_to(int cpu)
 {
 	cpu_set_t other;
 
-	at_second = NULL;
 	CPU_ZERO(&other);
-	CPU_SET((unsigned)cpus[1], &other);
+	CPU_SET((unsigned)cpu, &other);
 	assert_int_equal(sched_setaffinity(0, sizeof other, &other), 0);
+}
+
+static void move(void)
+{
+	at_second = NULL;
+	move_to(cpus[1]);
 }
 
 /* The barrier is that of the third one's CPU: what was issued before on the other is done again. */
@@ -323,6 +328,42 @@ static void who_was_issued_on_another_cpu_is_issued_again(void **state)
 	assert_true(completion.flags & DMASYNC_COMPLETION_REISSUED);
 	/* Both opening fences, as ever where a batch is issued again, at once. */
 	expect_trace("o0o1o2|oo01|");
+}
+
+static void move_back(void)
+{
+	trace.open_hook = NULL;
+	move_to(cpus[0]);
+}
+
+static void move_away(void)
+{
+	trace.barrier_hook = NULL;
+	trace.open_hook = move_back;
+	move_to(cpus[1]);
+}
+
+/*
+ * What counts is where the barrier was: the worker is back on the CPU that issued the second batch
+ * before that one's end, but its barrier was not there.
+ */
+static void who_is_back_too_late_is_issued_again(void **state)
+{
+	struct dmasync_ring_completion completion;
+
+	(void)state;
+	if (cpus[1] < 0)
+		skip();
+	trace.barrier_hook = move_away;
+	hold_worker_in_first(1);
+	submit_clean(&queues[0], 1, 1);
+	sem_post(&go_on);
+	completion = expect(&queues[0], 1, 1, 2);
+	assert_true(completion.flags & DMASYNC_COMPLETION_REISSUED);
+	/* The first one was opened once more before the way back, and needs a third barrier. */
+	completion = expect(&fixture.first, 0, 1, 0);
+	assert_true(completion.flags & DMASYNC_COMPLETION_REISSUED);
+	expect_trace("o0o1|oo01|o0|");
 }
 
 static void a_client_that_goes_away_while_its_batch_waits(void **state)
@@ -361,6 +402,7 @@ int main(void)
 		CASE(none_waits_longer_than_that),
 		CASE(an_urgent_batch_waits_for_none),
 		CASE(who_was_issued_on_another_cpu_is_issued_again),
+		CASE(who_is_back_too_late_is_issued_again),
 		CASE(a_client_that_goes_away_while_its_batch_waits),
 	};
 
