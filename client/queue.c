@@ -61,27 +61,38 @@ static struct dmasync_queue *queue_after(struct dmasync *ds, uint64_t after)
 	return found;
 }
 
-/*
- * Waits until `queue` has completed its first `count` batches, while it exists; the lock is
- * given up between looks, so that nobody's creation or destruction waits.
- */
-static bool look_at_queue(struct dmasync *ds, uint64_t serial, uint32_t count)
+enum drain { DRAINED, WAITS_FOR_DAEMON, AT_WORK_HERE };
+
+/* Has `queue` completed its first `count` batches, or does it exist no more? */
+static enum drain look_at_queue(struct dmasync *ds, uint64_t serial, uint32_t count)
 {
 	struct dmasync_queue *queue;
-	bool done;
+	enum drain drain = DRAINED;
 
 	pthread_mutex_lock(&ds->queues_lock);
 	queue = queue_after(ds, serial - 1);
-	done = !queue || queue->serial != serial || completed_all(queue, count);
+	if (queue && queue->serial == serial && !completed_all(queue, count))
+		drain = queue->in_process ? AT_WORK_HERE : WAITS_FOR_DAEMON;
 	pthread_mutex_unlock(&ds->queues_lock);
-	return done;
+	return drain;
 }
 
+/* The lock is given up between looks, so that nobody's creation or destruction waits. */
 static void queue_drain(struct dmasync *ds, uint64_t serial, uint32_t count, int64_t deadline)
 {
 	int64_t pause = DRAIN_FIRST_NS;
 
-	while (!look_at_queue(ds, serial, count) && now_ns() < deadline && !control_broken(ds)) {
+	for (;;) {
+		enum drain drain = look_at_queue(ds, serial, count);
+
+		if (drain == DRAINED)
+			return;
+		/*
+		 * A daemon keeps what its batches use. In-process another thread is inside submit,
+		 * with the mapping and the fd in its hands, and comes out of it by itself.
+		 */
+		if (drain == WAITS_FOR_DAEMON && (now_ns() >= deadline || control_broken(ds)))
+			return;
 		/* A new daemon gets the batches from the queue's own thread. */
 		if (reconnect_step(ds) == 1) {
 			control_alive(ds, control_life(ds), pause);

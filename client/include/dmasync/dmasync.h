@@ -270,8 +270,9 @@ void *dmasync_buffer_map(struct dmasync_buffer *buffer);
 void *dmasync_buffer_map_device(struct dmasync_buffer *buffer);
 
 /*
- * Waits for what is in flight on the connection's queues (at most the connection's time-out), so
- * that no batch names it any more, then unregisters and frees it. NULL is fine.
+ * Waits for what is in flight on the connection's queues (at most the connection's time-out; in
+ * inline mode until the thread that is in submit has done it), so that no batch names it any more,
+ * then unregisters and frees it. NULL is fine.
  */
 void dmasync_buffer_destroy(struct dmasync_buffer *buffer);
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/dma-buf.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -284,6 +285,49 @@ static void fences_are_waited_for(void **state)
 	dmasync_disconnect(ds);
 }
 
+static void *submit_one(void *argument)
+{
+	struct dmasync_batch *batch = argument;
+
+	return (void *)(intptr_t)dmasync_batch_submit(batch, 1);
+}
+
+/* Whoever destroys a buffer waits for the thread that works with it, longer than for a daemon. */
+static void a_buffer_in_work_is_not_unmapped(void **state)
+{
+	struct dmasync *ds = connect_inline(DMASYNC_INLINE_SIMULATED);
+	struct dmasync_queue *queue = create_queue(ds);
+	struct dmasync_buffer *buffer = allocate(ds, DMASYNC_MEMORY_SIMULATED, 4096);
+	struct buffer *record = record_of(ds, buffer);
+	struct dmasync_completion done;
+	struct dmasync_batch *batch;
+	pthread_t thread;
+	int pipes[2];
+	void *r;
+
+	(void)state;
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	record->fd = pipes[0];
+	record->cache.fenced = true;
+	ds->in_process->fence_timeout_ms = 200;
+	ds->timeout_ms = 20;
+	assert_int_equal(dmasync_batch_begin(queue, &batch), 0);
+	assert_int_equal(
+		dmasync_batch_add(batch, buffer, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE, 0, 64), 0);
+	assert_int_equal(pthread_create(&thread, NULL, submit_one, batch), 0);
+	while (atomic_load(&queue->submitted) == DMASYNC_RING_START)
+		sched_yield();
+	dmasync_buffer_destroy(buffer); /* closes pipes[0] */
+	assert_true(dmasync_ring_completion_reached(&queue->ring, DMASYNC_RING_START));
+	pthread_join(thread, &r);
+	assert_null(r);
+	assert_int_equal(dmasync_peek(queue, &done), 1);
+	assert_int_equal(done.reason, DMASYNC_REASON_FENCE);
+	close(pipes[1]);
+	dmasync_queue_destroy(queue);
+	dmasync_disconnect(ds);
+}
+
 static void kernel_buffers_are_synced_by_the_kernel(void **state)
 {
 	struct dmasync *ds = connect_inline(DMASYNC_INLINE_SIMULATED);
@@ -363,6 +407,7 @@ int main(void)
 		fake_test(simulated_memory_is_synced),
 		fake_test(handles_are_not_used_again),
 		fake_test(fences_are_waited_for),
+		fake_test(a_buffer_in_work_is_not_unmapped),
 		fake_test(kernel_buffers_are_synced_by_the_kernel),
 		fake_test(threads_share_a_connection),
 	};
