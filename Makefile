@@ -10,6 +10,7 @@
 #                   (COMPARE_OPTIONS=--help); compare-check: fail where it became worse;
 #                   compare-baseline, compare-pictures: of the last make compare
 #   make chaos      kill daemon and clients all the time for SECONDS=60, count what became of it
+#   make fuzz       fuzz messages, rings, batches, configuration: each for SECONDS=60
 #   make deps       only install what is missing
 #   make install    PREFIX=/usr/local DESTDIR=
 #   make clean
@@ -79,6 +80,9 @@ chaos: test-deps
 	@$(MAKE) --no-print-directory compile TARGETS='$(chaos_targets)'
 	CHAOS_SECONDS=$(SECONDS) $(BUILD)/tests/chaos/chaos
 
+fuzz: test-deps
+	tests/fuzz/run.sh $(SECONDS) $(TARGETS)
+
 check-vm check-vm-all:
 	@scripts/install-deps.sh vm
 	tests/vm/check.sh $(if $(filter %-all,$@),--all) $(CASES)
@@ -114,5 +118,5 @@ install: compile
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all chaos configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel \
+.PHONY: all chaos fuzz configure compile deps build-deps test-deps demo check check-vm check-vm-all vm-kernel \
 	compare compare-check compare-baseline compare-pictures install clean

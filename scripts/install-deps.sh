@@ -26,8 +26,9 @@ build_packages='
 	liburing-dev
 '
 
-# The second compiler with its sanitizers; the cross compilers and the emulator for the line
-# operations of other architectures; the checkers of man pages, units and format.
+# The second compiler with its sanitizers and libFuzzer (both in libclang-rt-dev); the cross compilers
+# and the emulator for the line operations of other architectures; the checkers of man pages, units
+# and format.
 test_packages='
 	clang
 	clang-format
