@@ -27,6 +27,7 @@ enum {
 	CREDIT_PER_LOOK = 8, /* of other queues' work for a look at one more of the idle ones */
 	OWN_QUEUES = 2,
 	SKIPPED = 77,
+	LOG_LINES = 200,     /* 20 in ten seconds for what clients do, and the daemon's own */
 	MAPS_PER_THREAD = 4, /* stack and guard, arena and what is left of its reservation */
 };
 
@@ -395,6 +396,7 @@ void attack_carry_out(const struct attack_plan *plan)
 	honest_end(&attack, honest);
 	check_bounds(&attack, plan, &monitor);
 	compare(&attack, plan, &monitor, &before);
+	check(count_in_log(&attack, "") <= LOG_LINES);
 	if (plan->logged)
 		check_int(count_in_log(&attack, plan->logged), plan->logged_lines);
 	raw_close(&monitor);

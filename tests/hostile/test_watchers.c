@@ -87,7 +87,10 @@ ATTACK(begun_and_ended, .connections = 1, .queues = 1)
 ATTACK(records_of_others, .connections = 1, .queues = 1)
 {
 	struct target target;
-	struct dmasync_batches request = {.count = DMASYNC_BATCHES_PAGE};
+	struct dmasync_batches request = {
+		.header = {.size = sizeof request, .opcode = DMASYNC_OP_BATCHES},
+		.count = DMASYNC_BATCHES_PAGE,
+	};
 	struct dmasync_batch_record record;
 	union reply reply;
 
@@ -98,14 +101,7 @@ ATTACK(records_of_others, .connections = 1, .queues = 1)
 	run_batches(&target, DEPTH);
 	for (int i = 0; i < 20; i++) {
 		others_go_on(attack);
-		check_int(harness_send(
-				  target.raw.socket,
-				  (request.header =
-					   (struct dmasync_message){.size = sizeof request,
-								    .opcode = DMASYNC_OP_BATCHES},
-				   &request),
-				  sizeof request, NULL, 0),
-			  0);
+		check_int(harness_send(target.raw.socket, &request, sizeof request, NULL, 0), 0);
 		do { /* events of the stream, and then the reply */
 			check(harness_receive(target.raw.socket, &reply, sizeof reply, NULL, NULL,
 					      PATIENCE_MS) > 0);
