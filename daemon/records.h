@@ -7,6 +7,7 @@
 #define DMASYNC_RECORDS_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/message.h"
@@ -25,6 +26,16 @@ struct records {
 
 /* The worker. */
 void records_add(struct records *records, const struct dmasync_batch_record *record);
+
+/* The worker, soon: the lines of the next record, which are in no near cache any more. */
+static inline void records_prefetch(struct records *records)
+{
+	uint64_t n = atomic_load_explicit(&records->written, memory_order_relaxed);
+	const char *slot = (const char *)&records->slot[n % RECORDS_SIZE];
+
+	for (size_t i = 0; i < sizeof(struct record_slot); i += 64)
+		__builtin_prefetch(slot + i, 1);
+}
 
 /*
  * Anybody: copies up to `max` records starting at *cursor (a count as `written`), advances *cursor,

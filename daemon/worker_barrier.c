@@ -139,6 +139,7 @@ void worker_batch_issued(struct worker *worker, struct batch *batch)
 	struct issued *issued = &worker->issued;
 
 	batch->issue_end_ns = clock_ns();
+	records_prefetch(&worker->records);
 	if (batch->queue)
 		dmasync_ring_prefetch_next(&batch->queue->ring, batch->queue->fetched,
 					   batch->queue->completed, CHECK_CHUNK);
