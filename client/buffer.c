@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "client/inline.h"
 #include "client/internal.h"
@@ -45,11 +46,19 @@ static int backend_of(struct dmasync *ds, uint32_t flags, enum dmasync_backend *
 			     flags);
 }
 
-static int check_reply(struct dmasync *ds, const struct dmasync_buffer_add_reply *reply)
+/* More than that could not be mapped here without a fault. Dma-bufs told no size before 5.3. */
+static bool has_bytes(int fd, uint64_t size)
+{
+	struct stat file;
+
+	return fstat(fd, &file) < 0 || file.st_size <= 0 || size <= (uint64_t)file.st_size;
+}
+
+static int check_reply(struct dmasync *ds, int fd, const struct dmasync_buffer_add_reply *reply)
 {
 	if (reply->handle & ~DMASYNC_UNIT_BUFFER_MASK || reply->handle == 0 || reply->size == 0 ||
-	    reply->size > INT64_MAX / 4 || reply->backend < DMASYNC_BACKEND_DIRECT ||
-	    reply->backend > DMASYNC_BACKEND_SIMULATED ||
+	    reply->size > INT64_MAX / 4 || !has_bytes(fd, reply->size) ||
+	    reply->backend < DMASYNC_BACKEND_DIRECT || reply->backend > DMASYNC_BACKEND_SIMULATED ||
 	    (reply->kind != DMASYNC_KIND_MEMFD && reply->kind != DMASYNC_KIND_DMABUF))
 		return control_error(ds, control_end(ds, -EPROTO),
 				     "dmasyncd at %s registered a buffer and says handle 0x%x, "
@@ -140,7 +149,7 @@ static int add(struct dmasync *ds, int fd, uint32_t flags, struct dmasync_buffer
 		return r;
 	control_text(ret->exporter, sizeof ret->exporter);
 	*ret_life = reply.life;
-	r = check_reply(ds, ret);
+	r = check_reply(ds, fd, ret);
 	return r == 0 && ds->fallback ? add_to_fallback(ds, fd, &request, ret, reply.life) : r;
 }
 
@@ -172,7 +181,7 @@ int buffer_register_again(struct dmasync_buffer *buffer)
 	r = control_exchange(ds, DMASYNC_OP_BUFFER_ADD, &request.header, sizeof request, buffer->fd,
 			     &reply, now_ns() + (int64_t)ds->timeout_ms * 1000000);
 	if (r == 0)
-		r = check_reply(ds, &added);
+		r = check_reply(ds, buffer->fd, &added);
 	if (r < 0)
 		return r;
 	if (added.handle != buffer->handle || added.size < buffer->bytes)

@@ -83,10 +83,8 @@ static void submit_again(struct dmasync_queue *queue, struct dmasync_ring *ring,
 		dmasync_ring_copy_submission(&queue->ring, from, &submission);
 		slot->unit_end = old->unit_end;
 		slot->submit_ns = (uint64_t)now;
-		/* The old daemon could write there as well. */
-		slot->late_ns = now - (int64_t)submission.submit_ns;
-		if (slot->late_ns < 0)
-			slot->late_ns = 0;
+		/* Not from the ring, where the old daemon could write as well. */
+		slot->late_ns = now - (int64_t)old->submit_ns;
 		if (i < queue->replayed)
 			slot->late_ns += old->late_ns;
 		/* The daemon does not believe in times before the queue was made. */

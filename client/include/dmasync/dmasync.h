@@ -155,8 +155,8 @@ int dmasync_get_state(struct dmasync *ds, struct dmasync_state_info *info);
 /*
  * Calls `callback` whenever the state has changed, from the thread whose call found or changed it,
  * before that call goes on; no lock is held, so any function may be called from it but those that
- * destroy. Two threads may call it at once: `state` is what it was, dmasync_get_state() what it is.
- * NULL: none. -ECHILD.
+ * destroy and those of a queue, on which that call may be at work. Two threads may call it at once:
+ * `state` is what it was, dmasync_get_state() what it is. NULL: none. -ECHILD.
  */
 typedef void (*dmasync_state_fn)(struct dmasync *ds, enum dmasync_state state, void *context);
 int dmasync_set_state_callback(struct dmasync *ds, dmasync_state_fn callback, void *context);

@@ -177,6 +177,8 @@ static void answer_buffer_add(struct fake *fake, int mode, const struct dmasync_
 	pthread_mutex_unlock(&fake->lock);
 	if (mode == FAKE_BAD_BODY)
 		reply.handle = 0x1000001;
+	if (mode == FAKE_TOO_LARGE)
+		reply.size++;
 	memset(reply.exporter, 'e', sizeof reply.exporter);
 	send_reply(fake, mode, &reply, sizeof reply, NULL, 0);
 }

@@ -43,6 +43,7 @@ enum fake_mode {
 	FAKE_BAD_RING,	     /* QUEUE_CREATE: a ring header of another layout */
 	FAKE_UNSEALED_RING,  /* QUEUE_CREATE: a ring that can shrink */
 	FAKE_SMALL_RING,     /* QUEUE_CREATE: one page short */
+	FAKE_TOO_LARGE,	     /* BUFFER_ADD: a byte more than the file has */
 	FAKE_OTHER_HANDLE,   /* BUFFER_ADD: not the one that is asked for */
 	FAKE_BLOCKING_PIPES, /* QUEUE_CREATE: pipes without O_NONBLOCK */
 	FAKE_NO_PIPE,	     /* QUEUE_CREATE: a file in place of the notification pipe */

@@ -77,7 +77,7 @@ static void nonsense_ends_the_connection(void **state)
 	static const enum fake_mode adds[] = {
 		FAKE_SHORT,	   FAKE_LONG,	     FAKE_HEADER_ONLY,	 FAKE_LYING_SIZE,
 		FAKE_WRONG_OPCODE, FAKE_WRONG_FLAGS, FAKE_FUTURE_COOKIE, FAKE_EXTRA_FD,
-		FAKE_MANY_FDS,	   FAKE_BAD_ERRNO,   FAKE_BAD_BODY,
+		FAKE_MANY_FDS,	   FAKE_BAD_ERRNO,   FAKE_BAD_BODY,	 FAKE_TOO_LARGE,
 	};
 	static const enum fake_mode creates[] = {
 		FAKE_SHORT,    FAKE_EXTRA_FD,	   FAKE_NO_FDS,	    FAKE_MANY_FDS, FAKE_BAD_BODY,
