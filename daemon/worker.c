@@ -37,12 +37,14 @@ static bool turn(struct worker *worker)
 	if (worker->served && !worker->served->flow.batch)
 		scheduler_remove(&worker->scheduler, &worker->served->flow);
 	worker->served = NULL;
-	if (!mailbox_is_empty(&worker->commands)) {
+	if (worker_has_commands(worker)) {
 		worker_handle_commands(worker);
 		worked = true;
 	}
-	worker->command_lines = worker->work_lines;
-	worker->command_entries = worker->work_entries;
+	if (!worker->taken) {
+		worker->command_lines = worker->work_lines;
+		worker->command_entries = worker->work_entries;
+	}
 	if (!mailbox_is_empty(&worker->jobs)) {
 		worker_finish_jobs(worker);
 		worked = true;
@@ -80,7 +82,7 @@ static bool turn(struct worker *worker)
 /* Before sleeping it is called after the flag was set and the fence executed. */
 static bool nothing_to_do(struct worker *worker)
 {
-	if (!worker->running || worker->settle || !mailbox_is_empty(&worker->commands) ||
+	if (!worker->running || worker->settle || worker_has_commands(worker) ||
 	    !mailbox_is_empty(&worker->jobs) || !mailbox_is_empty(&worker->ended) ||
 	    worker_split_is_asked(worker))
 		return false;
@@ -125,7 +127,7 @@ static void look(struct worker *worker)
 	if (worker->cancels || worker->fences || worker->stop)
 		return; /* looked at in a turn */
 	for (uint32_t i = 0; i < LOOKS_PER_CLOCK && !worker->fetched; i++) {
-		if (worker->settle || !mailbox_is_empty(&worker->commands) ||
+		if (worker->settle || worker_has_commands(worker) ||
 		    !mailbox_is_empty(&worker->jobs) || !mailbox_is_empty(&worker->ended) ||
 		    worker_split_is_asked(worker))
 			return;

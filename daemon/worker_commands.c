@@ -20,6 +20,12 @@
 #define OVERRUN_LEAST_NS UINT64_C(5000000)
 #define SLICE_MIN 64u /* as slice_lines' least; below, the turns cost more than the work */
 
+/*
+ * Between two slices, whoever sent them: one costs a few lookups, the end of a client some system
+ * calls, and together no more than a slice.
+ */
+#define COMMANDS_PER_TURN 16u
+
 void worker_answer(struct worker *worker, struct worker_command *command)
 {
 	command->worker = worker;
@@ -213,19 +219,20 @@ static void handle(struct worker *worker, struct worker_command *command)
 
 void worker_handle_commands(struct worker *worker)
 {
-	struct mailbox_node *node = mailbox_take(&worker->commands);
+	for (uint32_t i = 0; i < COMMANDS_PER_TURN && worker_has_commands(worker); i++) {
+		if (!worker->taken)
+			worker->taken = mailbox_take(&worker->commands);
+		struct worker_command *command = (struct worker_command *)worker->taken;
 
-	while (node) {
-		struct worker_command *command = (struct worker_command *)node;
-
-		node = node->next; /* before the answer: it is the poster's again then */
+		/* Before the answer: it is the poster's again then. */
+		worker->taken = worker->taken->next;
 		handle(worker, command);
 	}
 }
 
 static bool drained(struct worker *worker)
 {
-	if (!scheduler_is_empty(&worker->scheduler) || worker->sync_count)
+	if (worker->taken || !scheduler_is_empty(&worker->scheduler) || worker->sync_count)
 		return false;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next)
 		if (queue->batch.phase != BATCH_FREE || worker_queue_has_work(worker, queue))

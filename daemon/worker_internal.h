@@ -95,6 +95,7 @@ struct worker {
 	struct worker_client *clients;
 	struct worker_client *due;   /* whose requests are to be looked at */
 	uint32_t sync_count;	     /* SYNC batches in work */
+	struct mailbox_node *taken;  /* commands that are to be handled in later turns */
 	struct worker_command *stop; /* WORKER_STOP */
 	uint64_t batch_count;	     /* fetched so far */
 	uint64_t barriers;	     /* executed so far */
@@ -123,6 +124,11 @@ struct worker {
 	bool worth_looking;	/* since the last look a client on another CPU had work */
 	int here;		/* the CPU it was last seen on, as its page says */
 };
+
+static inline bool worker_has_commands(const struct worker *worker)
+{
+	return worker->taken || !mailbox_is_empty(&worker->commands);
+}
 
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
@@ -158,7 +164,7 @@ bool worker_split_close(struct worker *worker); /* helps no more; false: first c
 
 /* worker_commands.c: what the control thread asks for */
 void worker_tuned(struct worker *worker); /* params were changed */
-void worker_handle_commands(struct worker *worker);
+void worker_handle_commands(struct worker *worker); /* so many in a turn */
 void worker_answer(struct worker *worker, struct worker_command *command);
 void worker_unlink_queue(struct worker *worker, struct queue *queue);
 void worker_settle(struct worker *worker); /* something was let go of: who can be answered? */

@@ -124,6 +124,58 @@ static size_t lines_before(uint32_t line)
 	return 0;
 }
 
+/* ---- commands ---- */
+
+#define COMMANDS 200u
+#define COMMANDS_PER_TURN 16u /* worker_commands.c */
+
+static uint32_t answered; /* when the marked line was issued */
+
+static void count_answers(uintptr_t address)
+{
+	if (address != BASE + 50000 * LINE)
+		return;
+	/* On the worker, which alone posts there; the taker sleeps. */
+	for (const struct mailbox_node *node = atomic_load(&fixture.events.newest); node;
+	     node = node->next)
+		answered++;
+	sem_post(&at_line);
+}
+
+static void wait_or_count(uintptr_t address)
+{
+	wait_at_mark(address);
+	count_answers(address);
+}
+
+/* However many requests came meanwhile: between two slices only so many are looked at. */
+static void a_batch_does_not_wait_for_all_commands(void **state)
+{
+	struct client_queue realtime;
+	struct dmasync_ring_completion completion;
+
+	(void)state;
+	answered = 0;
+	queue_open_as(&fixture, &realtime, 8, 64, THIRD, DMASYNC_CLASS_REALTIME, 2);
+	trace.hook = wait_or_count;
+	hold_at(0, 1, 0);
+	for (uint32_t i = 0; i < COMMANDS; i++) {
+		struct worker_command *command = command_new(WORKER_BUFFER_GRACE);
+
+		command->client = OTHER; /* has nothing here: answered at once */
+		worker_post(fixture.worker, command);
+	}
+	submit_lines(&realtime, 50000, 1);
+	go();
+	sem_wait(&at_line);
+	for (uint32_t i = 0; i < COMMANDS; i++)
+		free(await_event(&fixture, WORKER_BUFFER_GRACE));
+	assert_int_equal(answered, COMMANDS_PER_TURN);
+	reap(&realtime, &completion);
+	reap(&fixture.first, &completion);
+	queue_release(&fixture, &realtime);
+}
+
 /* ---- classes ---- */
 
 static void realtime_waits_for_one_slice_of_bulk(void **state)
@@ -509,6 +561,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
+		CASE(a_batch_does_not_wait_for_all_commands),
 		CASE(realtime_waits_for_one_slice_of_bulk),
 		CASE(realtime_never_waits_for_more),
 		CASE(entries_that_touch_no_line_yield_too),
