@@ -46,8 +46,10 @@ void connections_stop(struct daemon *daemon)
 	connections_stop_listening(connections);
 	linger_stop(daemon);
 	for (struct client *client = daemon->clients; client; client = client->next) {
-		client->keep_rings = true; /* the next daemon gets what this one leaves */
-		client_rewatch(client);	   /* nothing is read any more */
+		/* The next daemon gets what this one leaves. Whose end has come is a helper's. */
+		if (client->state < CLIENT_RELEASING)
+			client->keep_rings = true;
+		client_rewatch(client); /* nothing is read any more */
 	}
 	for (uint32_t i = 0; i < daemon->worker_count; i++) {
 		connections->worker_stops[i].type = WORKER_STOP;
