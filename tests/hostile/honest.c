@@ -55,10 +55,10 @@ static void keep_most(_Atomic uint64_t *most, uint64_t n)
 		atomic_store(most, n);
 }
 
-/* Its own records since the last look. */
+/* Its own records since the last look; who runs the daemon is shown others' as well. */
 static void look_at_records(struct honest *honest, const struct raw *raw, uint64_t *last)
 {
-	struct dmasync_batches request = {.count = 4 * PAGE};
+	struct dmasync_batches request = {.count = DMASYNC_BATCHES_PAGE};
 	static union reply reply;
 	struct dmasync_batch_record record;
 
@@ -68,7 +68,8 @@ static void look_at_records(struct honest *honest, const struct raw *raw, uint64
 	for (uint32_t i = 0; i < reply.batches.count; i++) {
 		memcpy(&record, reply.bytes + sizeof reply.batches + i * sizeof record,
 		       sizeof record);
-		if (record.batch_id <= *last)
+		if (record.batch_id <= *last || record.pid != (uint32_t)getpid() ||
+		    record.klass != DMASYNC_CLASS_NORMAL)
 			continue;
 		*last = record.batch_id;
 		atomic_fetch_add(&honest->records, 1);
