@@ -112,12 +112,22 @@ static void leave(struct scheduler *scheduler, struct scheduler_node *node)
 
 /* ---- users and connections ---- */
 
-static struct scheduler_group *get_group(struct scheduler_group **list, uint64_t key,
-					 struct scheduler_node *parent)
+/*
+ * Found in much the same time however many there are: each SYNC message looks for its own, and
+ * others' batches wait meanwhile.
+ */
+static struct scheduler_group **list_of(struct scheduler *scheduler,
+					const struct scheduler_node *parent, uint64_t key)
 {
-	struct scheduler_group *group = *list;
+	return &scheduler->groups[hash((uintptr_t)parent ^ hash(key))];
+}
 
-	while (group && group->key != key)
+static struct scheduler_group *get_group(struct scheduler *scheduler, struct scheduler_node *parent,
+					 uint64_t key)
+{
+	struct scheduler_group **list = list_of(scheduler, parent, key), *group = *list;
+
+	while (group && (group->key != key || group->node.parent != parent))
 		group = group->next;
 	if (group)
 		return group;
@@ -132,13 +142,15 @@ static struct scheduler_group *get_group(struct scheduler_group **list, uint64_t
 }
 
 /* True where it was the last one's and is gone. */
-static bool put_group(struct scheduler_group **list, struct scheduler_group *group)
+static bool put_group(struct scheduler *scheduler, struct scheduler_group *group)
 {
+	struct scheduler_group **at = list_of(scheduler, group->node.parent, group->key);
+
 	if (group->count > 0)
 		return false;
-	while (*list != group)
-		list = &(*list)->next;
-	*list = group->next;
+	while (*at != group)
+		at = &(*at)->next;
+	*at = group->next;
 	free(group);
 	return true;
 }
@@ -146,16 +158,14 @@ static bool put_group(struct scheduler_group **list, struct scheduler_group *gro
 int scheduler_attach(struct scheduler *scheduler, struct scheduler_flow *flow,
 		     enum dmasync_class klass, uint32_t uid, const void *client)
 {
-	struct scheduler_group **users = &scheduler->users[klass];
-	struct scheduler_group *user = get_group(users, uid, &scheduler->classes[klass]);
+	struct scheduler_group *user = get_group(scheduler, &scheduler->classes[klass], uid);
 
 	if (!user)
 		return -ENOMEM;
-	struct scheduler_group *connection =
-		get_group(&user->members, (uintptr_t)client, &user->node);
+	struct scheduler_group *connection = get_group(scheduler, &user->node, (uintptr_t)client);
 
 	if (!connection) {
-		put_group(users, user);
+		put_group(scheduler, user);
 		return -ENOMEM;
 	}
 	user->count += connection->count == 0;
@@ -181,25 +191,21 @@ void scheduler_detach(struct scheduler *scheduler, struct scheduler_flow *flow)
 		scheduler->served = NULL;
 	flow->connection = NULL;
 	connection->count--;
-	if (put_group(&user->members, connection)) {
+	if (put_group(scheduler, connection)) {
 		user->count--;
-		put_group(&scheduler->users[flow->klass], user);
+		put_group(scheduler, user);
 	}
 }
 
 void scheduler_free(struct scheduler *scheduler)
 {
-	for (int i = 0; i < DMASYNC_CLASSES; i++) {
-		for (struct scheduler_group *user = scheduler->users[i], *next; user; user = next) {
-			for (struct scheduler_group *connection = user->members; connection;
-			     connection = next) {
-				next = connection->next;
-				free(connection);
-			}
-			next = user->next;
-			free(user);
+	for (uint32_t i = 0; i < HASH_LISTS; i++) {
+		for (struct scheduler_group *group = scheduler->groups[i], *next; group;
+		     group = next) {
+			next = group->next;
+			free(group);
 		}
-		scheduler->users[i] = NULL;
+		scheduler->groups[i] = NULL;
 	}
 }
 

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/hash.h"
 #include "proto/types.h"
 
 struct batch;
@@ -38,10 +39,10 @@ struct scheduler_node {
 
 /* A user or a connection of one class. */
 struct scheduler_group {
-	struct scheduler_node node;		/* first */
-	struct scheduler_group *next, *members; /* members: of a user, his connections */
-	uint64_t key;				/* uid, or the address of the client */
-	uint32_t count;				/* of members, or of a connection's flows */
+	struct scheduler_node node;   /* first */
+	struct scheduler_group *next; /* in its list of `groups` */
+	uint64_t key;		      /* uid, or the address of the client */
+	uint32_t count;		      /* of a user's connections, or a connection's flows */
 };
 
 /* What has one batch at a time in line: a queue, or a SYNC message. */
@@ -54,7 +55,7 @@ struct scheduler_flow {
 
 struct scheduler {
 	struct scheduler_node classes[DMASYNC_CLASSES];
-	struct scheduler_group *users[DMASYNC_CLASSES];
+	struct scheduler_group *groups[HASH_LISTS]; /* by parent and key */
 	uint32_t share[DMASYNC_CLASSES]; /* percent, guaranteed; REALTIME's is not looked at */
 	int64_t owed[DMASYNC_CLASSES];	 /* of its share, in hundredths of credit */
 	int64_t quantum;		 /* credit of one slice */

@@ -10,7 +10,7 @@
 #include "daemon/worker_internal.h"
 
 struct worker_client {
-	struct worker_client *next, *previous;
+	struct worker_client *next; /* in its list of worker->clients */
 	const struct client *client;
 	struct queue *queues;
 	struct worker_command *syncs;		    /* SYNC batches in work */
@@ -20,9 +20,14 @@ struct worker_client {
 	bool due;
 };
 
-static struct worker_client *find(const struct worker *worker, const struct client *client)
+static struct worker_client **list_of(struct worker *worker, const struct client *client)
 {
-	struct worker_client *at = worker->clients;
+	return &worker->clients[hash((uintptr_t)client)];
+}
+
+static struct worker_client *find(struct worker *worker, const struct client *client)
+{
+	struct worker_client *at = *list_of(worker, client);
 
 	while (at && at->client != client)
 		at = at->next;
@@ -38,34 +43,38 @@ static struct worker_client *get(struct worker *worker, const struct client *cli
 	found = calloc(1, sizeof *found);
 	if (!found)
 		return NULL;
+	struct worker_client **list = list_of(worker, client);
+
 	found->client = client;
-	found->next = worker->clients;
-	if (found->next)
-		found->next->previous = found;
-	worker->clients = found;
+	found->next = *list;
+	*list = found;
+	worker->client_count++;
 	return found;
 }
 
 static void put(struct worker *worker, struct worker_client *client)
 {
+	struct worker_client **at = list_of(worker, client->client);
+
 	if (client->queues || client->syncs || client->graces || client->stop)
 		return;
-	if (client->previous)
-		client->previous->next = client->next;
-	else
-		worker->clients = client->next;
-	if (client->next)
-		client->next->previous = client->previous;
+	while (*at != client)
+		at = &(*at)->next;
+	*at = client->next;
+	worker->client_count--;
 	free(client);
 }
 
 void worker_clients_free(struct worker *worker)
 {
-	for (struct worker_client *client = worker->clients, *next; client; client = next) {
-		next = client->next;
-		free(client);
+	for (uint32_t i = 0; i < HASH_LISTS; i++) {
+		for (struct worker_client *client = worker->clients[i], *next; client;
+		     client = next) {
+			next = client->next;
+			free(client);
+		}
+		worker->clients[i] = NULL;
 	}
-	worker->clients = NULL;
 }
 
 int worker_client_add_queue(struct worker *worker, struct queue *queue)
@@ -190,8 +199,10 @@ void worker_client_stop(struct worker *worker, struct worker_command *command)
 
 void worker_clients_cancel_fences(struct worker *worker)
 {
-	for (struct worker_client *client = worker->clients; client; client = client->next)
-		cancel_syncs(worker, client, false);
+	for (uint32_t i = 0; i < HASH_LISTS; i++)
+		for (struct worker_client *client = worker->clients[i]; client;
+		     client = client->next)
+			cancel_syncs(worker, client, false);
 }
 
 /* ---- answers ---- */

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "daemon/hash.h"
 #include "daemon/kill_point.h"
 #include "daemon/rt_share.h"
 #include "daemon/scheduler.h"
@@ -92,7 +93,8 @@ struct worker {
 	uint32_t spent, paid; /* of this slice; and how much of it was charged */
 	struct queue *served; /* had the last slice */
 	bool fetched;	      /* by the idle loop: the next turn has something to do */
-	struct worker_client *clients;
+	struct worker_client *clients[HASH_LISTS];
+	uint32_t client_count;
 	struct worker_client *due;   /* whose requests are to be looked at */
 	uint32_t sync_count;	     /* SYNC batches in work */
 	struct mailbox_node *taken;  /* commands that are to be handled in later turns */
@@ -163,7 +165,7 @@ bool worker_split_is_awaited(const struct worker *worker);
 bool worker_split_close(struct worker *worker); /* helps no more; false: first comes its part */
 
 /* worker_commands.c: what the control thread asks for */
-void worker_tuned(struct worker *worker); /* params were changed */
+void worker_tuned(struct worker *worker);	    /* params were changed */
 void worker_handle_commands(struct worker *worker); /* so many in a turn */
 void worker_answer(struct worker *worker, struct worker_command *command);
 void worker_unlink_queue(struct worker *worker, struct queue *queue);

@@ -590,7 +590,7 @@ static void close_all(bool by_client)
 	}
 	if (by_client)
 		worker_post(worker, &stop);
-	for (int i = 0; worker->queues || worker->clients; i++) {
+	for (int i = 0; worker->queues || worker->client_count; i++) {
 		claim(i < 100000); /* else it is stuck */
 		if (i > 100)
 			set_fence(0);

@@ -41,9 +41,11 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	for (uint32_t i = 0; i < HASH_LISTS; i++)
+		if (scheduler.groups[i])
+			return -1;
 	for (int i = 0; i < DMASYNC_CLASSES; i++)
-		if (scheduler.users[i] || scheduler.classes[i].lines[0].first ||
-		    scheduler.classes[i].lines[1].first)
+		if (scheduler.classes[i].lines[0].first || scheduler.classes[i].lines[1].first)
 			return -1;
 	return 0;
 }
