@@ -247,9 +247,11 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 				return timed_out(ds, "answer");
 			continue;
 		}
-		if (n == 0)
-			return control_gone(ds);
 		collect_fds(&message, packet);
+		if (n == 0) { /* the end, or an empty packet, and that may bring fds */
+			packet_close(packet);
+			return control_gone(ds);
+		}
 		packet->size = (size_t)n;
 		/* Not for want of room in `control`: there is as much as the kernel can fill. */
 		packet->fds_lost = message.msg_flags & MSG_CTRUNC;

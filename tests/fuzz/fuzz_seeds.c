@@ -3,7 +3,7 @@
  * Writes where a fuzzer starts: DIRECTORY/control of the golden messages, right, wrong in each way
  * that the table of messages knows, and in sequences; DIRECTORY/config of the table of keys;
  * and of the texts in the sources of its tests; DIRECTORY/ring and /batch of entries;
- * DIRECTORY/control.dict of the table of messages. One thread.
+ * /client of a client's life; DIRECTORY/control.dict of the table of messages. One thread.
  *
  * usage: fuzz-seeds DIRECTORY TEST-OF-CONFIGURATION.c...
  */
@@ -423,6 +423,63 @@ static void write_rings(void)
 	}
 }
 
+/* fuzz_client.c: bytes of the client's steps, and between them those of the daemon's answers. */
+static void put_life(struct seed *seed, unsigned int manner, unsigned int hello, unsigned int add,
+		     unsigned int create, unsigned int deed)
+{
+	const uint8_t filled[6] = {0x11, 3, 7};
+
+	put_u8(seed, manner); /* comes: connect() succeeds, HELLO's answer */
+	put_u8(seed, 0);
+	put_u8(seed, hello);
+	put(seed, filled, hello ? sizeof filled : 0);
+	put_u8(seed, 0x00); /* a buffer */
+	put_u8(seed, 0x20);
+	put_u8(seed, add);
+	put(seed, filled, add ? sizeof filled : 0);
+	put_u8(seed, 0x02); /* a queue; behind the answer how its fds are */
+	put_u8(seed, 0x05);
+	put_u8(seed, create);
+	put_u8(seed, create > 15 ? create : 0);
+	put(seed, filled, create ? sizeof filled : 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		put_u8(seed, 0x03); /* a batch of two entries */
+		put_u8(seed, 2);
+		put_u32(seed, 0x00400040);
+		put_u32(seed, 0x00200020);
+		put_u8(seed, 0x08); /* a deed of the daemon */
+		put_u8(seed, deed);
+		put(seed, filled, deed ? sizeof filled : 0);
+		put_u8(seed, i == 1 ? 0x05 : 0x06); /* looks, waits */
+		put_u16(seed, 1000);
+		put_u8(seed, 0x0b);
+	}
+	put_u8(seed, 0x07); /* SYNC */
+	put_u8(seed, 0);
+	put_u8(seed, 0x05);
+	put_u8(seed, 0x0c);
+	put_u8(seed, 0x0d); /* leaves */
+}
+
+static void write_clients(void)
+{
+	for (unsigned int manner = 0; manner < 16; manner = manner ? manner * 2 : 1) {
+		for (unsigned int what = 0; what < 48; what++) {
+			const unsigned int spoiled = what < 16 ? what : what * 8;
+			struct seed seed = {.size = 0};
+			char name[32], how[32];
+
+			put_life(&seed, manner, what % 4 == 1 ? spoiled & 0xff : 0,
+				 what % 4 == 2 ? spoiled & 0xff : 0,
+				 what % 4 == 3 ? spoiled & 0xff : 0,
+				 what % 4 == 0 ? spoiled >> 2 & 0xff : 0);
+			snprintf(name, sizeof name, "manner-%u", manner);
+			snprintf(how, sizeof how, "%u", what);
+			save(&seed, "client", name, how);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -444,5 +501,6 @@ int main(int argc, char **argv)
 		write_texts(argv[i]);
 	write_batches();
 	write_rings();
+	write_clients();
 	return 0;
 }

@@ -13,7 +13,7 @@ seconds=${1-60}
 shift
 build=${BUILD_FUZZ-build-fuzz}
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(batch config control ring)
+[ ${#targets[@]} -gt 0 ] || targets=(batch client config control ring)
 
 if ! echo 'int LLVMFuzzerTestOneInput(const char *d, long n){return d && n < 0;}' |
 	clang -x c -fsanitize=fuzzer,address,undefined -o /dev/null - 2>/dev/null; then
