@@ -271,6 +271,7 @@ DMASYNC_PUBLIC int dmasync_batch_submit(struct dmasync_batch *batch, uint64_t us
 {
 	struct dmasync_queue *queue = batch->queue;
 	uint32_t position = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
+	struct client_slot *slot = &queue->slots[position & (queue->ring.depth - 1)];
 	struct dmasync_submission submission = {
 		.user_data = user_data,
 		.unit_position = queue->unit_head,
@@ -290,9 +291,10 @@ DMASYNC_PUBLIC int dmasync_batch_submit(struct dmasync_batch *batch, uint64_t us
 		submission.entry = batch->first;
 	submission.client_cpu = (uint32_t)(sched_getcpu() + 1);
 	submission.submit_ns = (uint64_t)now_ns();
-	queue->slots[position & (queue->ring.depth - 1)].submit_ns = submission.submit_ns;
 	queue->unit_head += batch->units;
-	queue->slots[position & (queue->ring.depth - 1)].unit_end = queue->unit_head;
+	slot->submit_ns = submission.submit_ns;
+	slot->user_data = user_data;
+	slot->unit_end = queue->unit_head;
 	publish_read(queue, position);
 	dmasync_ring_submit(&queue->ring, position, &submission);
 	/* Release: the batch is in the ring. Pairs with the acquire in queues_drain(). */

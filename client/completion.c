@@ -60,6 +60,7 @@ static void translate(const struct dmasync_ring_completion *from, struct dmasync
 static int ring_take(struct dmasync_queue *queue, struct dmasync_completion *ret)
 {
 	uint32_t submitted = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
+	const struct client_slot *slot = &queue->slots[queue->read & (queue->ring.depth - 1)];
 	struct dmasync_ring_completion completion;
 
 	if (queue->error)
@@ -78,13 +79,15 @@ static int ring_take(struct dmasync_queue *queue, struct dmasync_completion *ret
 	case DMASYNC_RING_READY:
 		break;
 	}
-	if (completion.status > 0 || completion.status < -4095)
+	/* First in, first out: it can only be the oldest one's. */
+	if (completion.status > 0 || completion.status < -4095 ||
+	    completion.user_data != slot->user_data)
 		return queue->error = -EPROTO;
 	translate(&completion, ret);
 	if (queue->replayed)
 		queue_mark_replayed(queue, ret);
 	/* The slot and the units are free again; the worker hears of it in publish_read(). */
-	queue->unit_tail = queue->slots[queue->read & (queue->ring.depth - 1)].unit_end;
+	queue->unit_tail = slot->unit_end;
 	queue->read++;
 	return 1;
 }

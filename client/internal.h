@@ -125,6 +125,7 @@ struct dmasync_batch {
 /* What the library remembers of a batch in flight. */
 struct client_slot {
 	uint32_t unit_end;  /* position behind its last unit */
+	uint64_t user_data; /* the application's, mostly a pointer: not to be had from the ring */
 	uint64_t submit_ns; /* when it was submitted */
 	int64_t late_ns;    /* of a replayed one: from its submit until it was submitted again */
 };

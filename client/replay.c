@@ -81,9 +81,11 @@ static void submit_again(struct dmasync_queue *queue, struct dmasync_ring *ring,
 		struct dmasync_submission submission;
 
 		dmasync_ring_copy_submission(&queue->ring, from, &submission);
+		/* What is known here is not taken from the ring: the old daemon could write there.
+		 */
 		slot->unit_end = old->unit_end;
+		slot->user_data = submission.user_data = old->user_data;
 		slot->submit_ns = (uint64_t)now;
-		/* Not from the ring, where the old daemon could write as well. */
 		slot->late_ns = now - (int64_t)old->submit_ns;
 		if (i < queue->replayed)
 			slot->late_ns += old->late_ns;
@@ -200,11 +202,10 @@ int queue_recover(struct dmasync_queue *queue)
 
 int queue_take_lost(struct dmasync_queue *queue, struct dmasync_completion *ret)
 {
-	struct dmasync_submission submission;
+	const struct client_slot *slot = &queue->slots[queue->read & (queue->ring.depth - 1)];
 
-	dmasync_ring_copy_submission(&queue->ring, queue->read, &submission);
 	*ret = (struct dmasync_completion){
-		.user_data = submission.user_data,
+		.user_data = slot->user_data,
 		.status = -ECONNRESET,
 		.bad_entry = DMASYNC_NO_ENTRY,
 		.reason = queue->lost == LOST_FIRST ? DMASYNC_REASON_REPLAYED_TOO_OFTEN
@@ -214,7 +215,7 @@ int queue_take_lost(struct dmasync_queue *queue, struct dmasync_completion *ret)
 		queue_mark_replayed(queue, ret);
 	if (queue->lost == LOST_FIRST)
 		queue->lost = LOST_NONE;
-	queue->unit_tail = queue->slots[queue->read & (queue->ring.depth - 1)].unit_end;
+	queue->unit_tail = slot->unit_end;
 	queue->read++;
 	return 1;
 }

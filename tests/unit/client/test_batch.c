@@ -75,8 +75,9 @@ static void one_plain_entry_travels_in_the_submission(void **state)
 	assert_int_equal(seen.submission.deadline_us | seen.submission.reserved[0] |
 				 seen.submission.reserved[1],
 			 0);
-	fake_complete(b.fq, &(struct dmasync_ring_completion){.user_data = 5, .entries = 1});
-	reap(&b, 5);
+	fake_complete(b.fq,
+		      &(struct dmasync_ring_completion){.user_data = UINT64_C(0xfedcba9876543210)});
+	reap(&b, UINT64_C(0xfedcba9876543210));
 	bench_stop(&b);
 }
 

@@ -62,6 +62,7 @@ static void fields_come_through(void **state)
 	/* Not extended: the second line is not believed, whatever stands there. */
 	bench_submit(&b, 2);
 	assert_true(fake_fetch(b.fq, &seen));
+	wire.user_data = 2;
 	wire.status = 0;
 	wire.flags = 0;
 	fake_complete(b.fq, &wire);
@@ -119,11 +120,24 @@ static void a_signal_ends_the_wait(void **state)
 	bench_stop(&b);
 }
 
-/* A seq that no correct worker writes, and an impossible status, end the queue for good. */
+/*
+ * A seq that no correct worker writes, an impossible status and another batch's user_data end the
+ * queue for good.
+ */
 static void damaged_rings(void **state)
 {
+	static const struct {
+		uint32_t seq;
+		int32_t status;
+		uint64_t user_data;
+	} wrong[] = {
+		{DMASYNC_RING_START + 1, 0, 1}, {0, 0, 1},
+		{DMASYNC_RING_START - 8, 0, 1}, {DMASYNC_RING_START, 1, 1},
+		{DMASYNC_RING_START, -4096, 1}, {DMASYNC_RING_START, 0, 2},
+	};
+
 	(void)state;
-	for (int i = 0; i < 5; i++) {
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct bench b = bench_start(4, 8, 4096, 0);
 		struct dmasync_ring_completion *slot =
 			&b.fq->ring.completions[DMASYNC_RING_START & 3];
@@ -135,28 +149,13 @@ static void damaged_rings(void **state)
 		assert_int_equal(dmasync_peek(b.queue, &c), 0);
 		slot->seq = DMASYNC_RING_START - 4;
 		bench_submit(&b, 1);
-		switch (i) {
-		case 0:
-			slot->seq = DMASYNC_RING_START + 1;
-			break;
-		case 1:
-			slot->seq = 0;
-			break;
-		case 2:
-			slot->seq = DMASYNC_RING_START - 8;
-			break;
-		case 3:
-			slot->status = 1;
-			slot->seq = DMASYNC_RING_START;
-			break;
-		case 4:
-			slot->status = -4096;
-			slot->seq = DMASYNC_RING_START;
-			break;
-		}
+		slot->user_data = wrong[i].user_data;
+		slot->status = wrong[i].status;
+		slot->seq = wrong[i].seq;
 		assert_int_equal(dmasync_peek(b.queue, &c), -EPROTO);
 		/* It does not heal. */
 		slot->status = 0;
+		slot->user_data = 1;
 		slot->seq = DMASYNC_RING_START;
 		assert_int_equal(dmasync_peek(b.queue, &c), -EPROTO);
 		assert_int_equal(dmasync_wait(b.queue, &c, -1), -EPROTO);
@@ -417,7 +416,7 @@ static void *complete_late(void *argument)
 		sched_yield();
 	assert_true(fake_fetch(late->fq, &seen));
 	fake_complete(late->fq, &(struct dmasync_ring_completion){.queued_ns = late->queued_ns,
-								  .entries = 1});
+								  .user_data = 1});
 	return NULL;
 }
 
