@@ -101,6 +101,8 @@ kernel_features() {
 	equal udmabuf "$3" "$([ -e /dev/udmabuf ] && echo yes || echo no)"
 	daemon_start < /dev/null || { result daemon-starts fail; return; }
 	echo "VM-TABLE Linux $(uname -r): $("$ctl" probe | grep 'loop:\|line operations:' | tr -s '\n ' ' ')"
+	equal ring-restricted "restricted to the operations it uses" \
+		"$("$ctl" probe --json | sed -n 's/^ *"loop_text": *"\(.*\)",*$/\1/p')"
 	bench_smoke memfd
 	check daemon-stops daemon_stop
 }
