@@ -32,7 +32,10 @@ struct registration {
 
 static void registration_free(struct registration *registration)
 {
-	client_close_fds(registration->client, &registration->fd, 1);
+	if (registration->facts.kind)
+		client_close_buffer(registration->client, registration->fd);
+	else
+		client_close_fds(registration->client, &registration->fd, 1);
 	free(registration->buffer);
 	free(registration);
 }

@@ -78,7 +78,8 @@ static const struct config_key keys[] = {
 	{"daemon", "allow_simulated", CONFIG_BOOL, AT(allow_simulated), 0, 0, NULL, "no", true,
 	 "Whether clients may register simulated non-coherent buffers, which are for tests."},
 	{"daemon", "helper_threads", CONFIG_COUNT, AT(helper_threads), 2, 64, "threads", "8", false,
-	 "Most threads for what may block: mapping, unmapping, kernel syncs."},
+	 "Most threads for what may block: mapping, unmapping, kernel syncs. Half as many close "
+	 "files."},
 	{"daemon", "fence_timeout_ms", CONFIG_COUNT, AT(fence_timeout_ms), 0, 600000,
 	 "milliseconds", TEXT_OF(FENCE_TIMEOUT_MS), true,
 	 "How long a batch waits for the fences of its dma-bufs before it fails. 0: as long as it "

@@ -97,15 +97,17 @@ void client_submit(struct client *client, enum client_lane lane, struct helper_j
 		   void (*run)(struct helper_job *job), void (*finished)(struct helper_job *job))
 {
 	struct daemon *daemon = client->daemon;
+	struct helpers *helpers = lane == LANE_CLOSE ? daemon->closers : daemon->helpers;
+	bool own = lane == LANE_DAEMON;
 
 	job->run = run;
-	job->client_id = lane == LANE_CLIENT ? client->id : 0;
-	job->user_id = lane == LANE_CLIENT ? helper_user_id(client->account.user->uid) : 0;
+	job->client_id = own ? 0 : client->id;
+	job->user_id = own ? 0 : helper_user_id(client->account.user->uid);
 	job->done = &daemon->jobs;
 	job->done_fd = daemon->events_fd;
 	job->finished = finished;
-	if (daemon->helpers) {
-		helpers_submit(daemon->helpers, job);
+	if (helpers) {
+		helpers_submit(helpers, job);
 		return;
 	}
 	/* The daemon is being taken apart, and what may block may do so. */
@@ -144,7 +146,8 @@ static void close_finished(struct helper_job *job)
 	client_step(client);
 }
 
-void client_close_fds(struct client *client, int *fds, uint32_t count)
+static void close_in_lane(struct client *client, enum client_lane lane, const int *fds,
+			  uint32_t count)
 {
 	uint32_t left = 0;
 
@@ -170,7 +173,28 @@ void client_close_fds(struct client *client, int *fds, uint32_t count)
 	client->closing += left;
 	client->account.user->closing += left;
 	client->close_jobs++;
-	client_submit(client, LANE_CLIENT, &closing->job, close_run, close_finished);
+	client_submit(client, lane, &closing->job, close_run, close_finished);
+}
+
+void client_close_fds(struct client *client, int *fds, uint32_t count)
+{
+	close_in_lane(client, LANE_CLOSE, fds, count);
+}
+
+void client_close_buffer(struct client *client, int fd)
+{
+	close_in_lane(client, LANE_DAEMON, &fd, 1);
+}
+
+void client_close_socket(struct client *client)
+{
+	if (connection_drain(client->fd)) {
+		close(client->fd);
+		client_uncharge(client, ACCOUNT_COST([ACCOUNT_FILES] = 1));
+	} else {
+		client_close_fds(client, &client->fd, 1);
+	}
+	client->fd = -1;
 }
 
 /* ---- the end of a client ---- */
@@ -288,12 +312,9 @@ void client_drop(struct client *client)
 	}
 	client->pid_fd = -1;
 	stop_at_workers(client);
-	/* Unread packets may hold fds whose close blocks: a helper's matter. */
 	shutdown(client->fd, SHUT_RDWR);
-	if (!linger_begin(client)) {
-		client_close_fds(client, &client->fd, 1);
-		client->fd = -1;
-	}
+	if (!linger_begin(client))
+		client_close_socket(client);
 	client_step(client);
 }
 

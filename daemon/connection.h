@@ -174,9 +174,14 @@ void client_uncharge(struct client *client, const struct account_cost *cost);
 bool client_keeps_files(struct client *client, const struct request *request);
 /* close() on a helper, and uncharged then: a client whose fds hang is read from no more. */
 void client_close_fds(struct client *client, int *fds, uint32_t count);
+/* The same for one that was found to be a buffer: its close does not hang. */
+void client_close_buffer(struct client *client, int fd);
+/* Its socket, shut down: unread packets in it may hold fds whose close hangs. */
+void client_close_socket(struct client *client);
 /* Sends a job to the helpers, to come back to finished(); counted in client->jobs by the caller. */
 enum client_lane {
-	LANE_CLIENT, /* what this client's files may make hang */
+	LANE_CLIENT, /* what takes its time */
+	LANE_CLOSE,  /* what this client's files may make hang for good: threads of their own */
 	LANE_DAEMON, /* what never hangs and is not to wait for the rest */
 };
 void client_submit(struct client *client, enum client_lane lane, struct helper_job *job,

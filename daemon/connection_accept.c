@@ -195,7 +195,7 @@ static void close_on_helper(struct daemon *daemon, int fd, uid_t uid)
 	};
 	if (++daemon->serving->refused_closing == REFUSED_CLOSING_MAX)
 		loop_rewatch(daemon->serving->listen_watch, 0);
-	helpers_submit(daemon->helpers, &refused->job);
+	helpers_submit(daemon->closers, &refused->job);
 }
 
 /* Nothing arrives after the shutdown; what has arrived is taken where it holds no fds. */

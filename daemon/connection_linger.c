@@ -58,8 +58,7 @@ static void linger_end(struct client *client)
 {
 	client->daemon->serving->lingering--;
 	client->lingers = false;
-	client_close_fds(client, &client->fd, 1);
-	client->fd = -1;
+	client_close_socket(client);
 	client_step(client); /* may free it */
 }
 

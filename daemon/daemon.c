@@ -312,9 +312,11 @@ static enum daemon_status start_loop(struct daemon *daemon)
 
 static enum daemon_status start_threads(struct daemon *daemon, const int *cpus, uint32_t count)
 {
-	uint32_t threads = daemon->config.helper_threads;
+	uint32_t threads = daemon->config.helper_threads, closers = (threads + 1) / 2;
 	int r = helpers_create(threads, jobs_per_client(threads), &daemon->helpers);
 
+	if (r == 0)
+		r = helpers_create(closers, jobs_per_client(closers), &daemon->closers);
 	if (r < 0) {
 		log_error("helper threads cannot be started: %s", strerror(-r));
 		return DAEMON_FAILED;
@@ -482,12 +484,13 @@ void daemon_free(struct daemon *daemon)
 		stop_workers(daemon);
 	/* Workers after helpers, which post to them, and which they submit to no more. */
 	helpers_free(daemon->helpers, HELPERS_END_MS);
-	daemon->helpers = NULL;
+	helpers_free(daemon->closers, HELPERS_END_MS);
+	daemon->helpers = daemon->closers = NULL;
 	for (uint32_t i = 0; i < daemon->worker_count; i++)
 		worker_join(daemon->workers[i]);
 	if (drained)
 		handle_jobs(daemon); /* closes that took until now; they submit nothing */
-	daemon->worker_count = 0; /* after the clients, who have something for each */
+	daemon->worker_count = 0;    /* after the clients, who have something for each */
 	free(daemon->workers);
 	connections_free(daemon);
 	notify_free(daemon->notify);

@@ -28,7 +28,8 @@ struct daemon {
 	bool kernel_backend;   /* a dma-heap or udmabuf may exist here, so DMA_BUF_IOCTL_SYNC can */
 	struct loop *loop;
 	struct helpers *helpers;
-	struct notify *notify; /* sd_notify: readiness, status, watchdog (notify.c) */
+	struct helpers *closers; /* of files that clients sent: apart, since these may hang */
+	struct notify *notify;	 /* sd_notify: readiness, status, watchdog (notify.c) */
 
 	struct worker **workers;
 	uint32_t worker_count;

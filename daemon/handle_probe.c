@@ -76,7 +76,10 @@ static void inspect_finished(struct helper_job *job)
 	fill_machine(client->daemon, &reply);
 	fill_fd(client->daemon, &probe->facts, &reply);
 	client_reply(client, DMASYNC_OP_PROBE, probe->cookie, &reply, sizeof reply, NULL, 0);
-	client_close_fds(client, &probe->fd, 1);
+	if (probe->facts.kind)
+		client_close_buffer(client, probe->fd);
+	else
+		client_close_fds(client, &probe->fd, 1);
 	free(probe);
 	request_end(client);
 	client_step(client);

@@ -12,11 +12,12 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/hostile/target.h"
 
-enum { FILES = 6 };
+enum { FILES = 8, USERS = 6 };
 
 /* Sends the file in every way there is, so that the daemon has the last reference to it. */
 static void hand_over(struct attack *attack, struct raw *raw, int fd, int way)
@@ -57,27 +58,27 @@ static void await_answers(struct raw *raw, int count)
 }
 
 /* As root, of another user: the daemon goes by who has connected. */
-static void open_both(const struct attack *attack, struct raw *raw, struct raw *other)
+static void open_as(const struct attack *attack, uint32_t user, struct raw *raw)
 {
 	bool root = getuid() == 0;
 
-	if (root && seteuid(attack->first_uid + 1) < 0)
+	if (root && seteuid(attack->first_uid + 1 + user) < 0)
 		harness_skip("root here cannot become another user");
 	raw_open(raw, attack->socket);
-	raw_open(other, attack->socket);
 	check(!root || seteuid(0) == 0);
 }
 
 /* Files of theirs that the daemon has open: besides a socket and a pidfd each, those that hang. */
-static uint32_t files_of(struct raw *raw, const struct attack *attack)
+static uint32_t files_of(struct raw *observer, const struct attack *attack, uint32_t user)
 {
-	struct dmasync_users users = {.from = getuid() == 0 ? attack->first_uid + 1 : getuid()};
+	struct dmasync_users users = {.from = getuid() == 0 ? attack->first_uid + 1 + user
+							    : getuid()};
 	struct {
 		struct dmasync_users_reply reply;
 		struct dmasync_user_record record;
 	} page;
 
-	raw_call(raw, &users, DMASYNC_OP_USERS, sizeof users, &page, sizeof page);
+	raw_call(observer, &users, DMASYNC_OP_USERS, sizeof users, &page, sizeof page);
 	check_int(page.record.uid, users.from);
 	return page.record.files;
 }
@@ -91,18 +92,19 @@ ATTACK(lingering_sockets, .connections = 2, .as_root = getuid() == 0)
 	int peers[FILES];
 	struct raw raw, other;
 
-	open_both(attack, &raw, &other);
+	open_as(attack, 0, &raw);
+	open_as(attack, 0, &other);
 	check_int(kill(attack->daemon.pid, SIGSTOP), 0);
 	for (int i = 0; i < FILES; i++)
 		hand_over(attack, &raw, requests_lingering_socket(&peers[i]), i);
 	check_int(kill(attack->daemon.pid, SIGCONT), 0);
-	await_answers(&raw, 5); /* of six, one was sent by who has gone */
+	await_answers(&raw, 6); /* of eight, two were sent by who has gone */
 	/* Answered, while the closes still wait. */
-	check(files_of(&other, attack) > 4);
-	check(files_of(&raw, attack) > 4);
+	check(files_of(&other, attack, 0) > 4);
+	check(files_of(&raw, attack, 0) > 4);
 	for (int i = 0; i < 5; i++)
 		others_go_on(attack);
-	check(files_of(&other, attack) > 4);
+	check(files_of(&other, attack, 0) > 4);
 	raw_close(&raw);
 	others_go_on(attack);
 	for (int i = 0; i < FILES; i++)
@@ -198,50 +200,98 @@ static void serve_fuse(struct attack *attack, void *argument)
 			serve_one(((struct fuse *)argument)->device);
 }
 
+/* The mount, who serves it, and a connection of each of its users. */
+struct hanging {
+	struct fuse fuse;
+	pid_t server;
+	uint32_t users;
+	struct raw raws[USERS], observer;
+};
+
+static void hanging_open(struct hanging *hanging, struct attack *attack, uint32_t users)
+{
+	if (!fuse_mount(&hanging->fuse))
+		harness_skip("no FUSE mount here: %s", strerror(errno));
+	hanging->server = victim_start(serve_fuse, attack, &hanging->fuse);
+	hanging->users = users;
+	raw_open(&hanging->observer, attack->socket);
+	for (uint32_t i = 0; i < users; i++)
+		open_as(attack, i, &hanging->raws[i]);
+}
+
 /*
- * Unmounted by force in the end, which aborts what waits. Their closes run as helper jobs
- * meanwhile: as many as one client may have, and its other files wait for them.
+ * By processes of their own: their own closes of the files hang as well. They end with the mount.
+ */
+static void hanging_send(struct hanging *hanging, struct attack *attack, uint32_t count)
+{
+	char path[192];
+
+	snprintf(path, sizeof path, "%s/file", hanging->fuse.path);
+	for (uint32_t user = 0; user < hanging->users; user++) {
+		for (uint32_t i = 0; i < count; i++) {
+			pid_t sender = fork();
+
+			check(sender >= 0);
+			if (sender > 0)
+				continue;
+			int fd = open(path, O_RDWR | O_CLOEXEC);
+
+			check(fd >= 0);
+			become_attacker(attack, user);
+			hand_over(attack, &hanging->raws[user], fd, (int)i);
+			_exit(0);
+		}
+	}
+}
+
+/* Unmounted by force, which aborts what waits. */
+static void hanging_close(struct hanging *hanging)
+{
+	check_int(umount2(hanging->fuse.path, MNT_FORCE | MNT_DETACH), 0);
+	victim_kill(hanging->server);
+	close(hanging->fuse.device);
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+	for (uint32_t i = 0; i < hanging->users; i++)
+		raw_close(&hanging->raws[i]);
+	raw_close(&hanging->observer);
+}
+
+/*
+ * Their closes run as helper jobs: as many as one client may have, and its other files wait for
+ * them.
  */
 ATTACK(files_of_a_fuse_mount, .connections = 2, .as_root = true)
 {
-	struct fuse fuse;
-	struct raw raw, other;
-	char path[192];
+	struct hanging hanging;
 
-	if (!fuse_mount(&fuse))
-		harness_skip("no FUSE mount here: %s", strerror(errno));
-	pid_t server = victim_start(serve_fuse, attack, &fuse);
-
-	snprintf(path, sizeof path, "%s/file", fuse.path);
-	open_both(attack, &raw, &other);
-	for (int i = 0; i < FILES; i++) {
-		int fd = open(path, O_RDWR | O_CLOEXEC);
-
-		check(fd >= 0);
-		/* A process that is killed with it: its own close may hang as well as it likes. */
-		pid_t sender = fork();
-
-		check(sender >= 0);
-		if (sender == 0) {
-			hand_over(attack, &raw, fd, i);
-			_exit(0);
-		}
-		harness_pause();
-	}
-	harness_until(files_of(&other, attack) > 4, PATIENCE_MS);
+	hanging_open(&hanging, attack, 1);
+	hanging_send(&hanging, attack, FILES);
+	harness_until(files_of(&hanging.observer, attack, 0) > 2, PATIENCE_MS);
 	for (int i = 0; i < 5; i++)
 		others_go_on(attack);
-	check(files_of(&other, attack) > 4);
-	check_int(umount2(fuse.path, MNT_FORCE | MNT_DETACH), 0);
-	victim_kill(server);
-	close(fuse.device);
-	raw_close(&raw);
-	raw_close(&other);
+	check(files_of(&hanging.observer, attack, 0) > 2);
+	hanging_close(&hanging);
+}
+
+/* One person may be many users (subuids): however many helper threads their files hold. */
+ATTACK(files_of_many_users, .connections = 1, .users = USERS, .as_root = true)
+{
+	struct hanging hanging;
+
+	hanging_open(&hanging, attack, USERS);
+	hanging_send(&hanging, attack, FILES);
+	for (uint32_t i = 0; i < USERS; i++)
+		harness_until(files_of(&hanging.observer, attack, i) > 2, PATIENCE_MS);
+	for (int i = 0; i < 30; i++)
+		others_go_on(attack);
+	hanging_close(&hanging);
 }
 
 static const struct harness_case cases[] = {
 	HARNESS_CASE(lingering_sockets),
 	HARNESS_CASE(files_of_a_fuse_mount),
+	HARNESS_CASE(files_of_many_users),
 };
 
 HARNESS_MAIN(cases)
