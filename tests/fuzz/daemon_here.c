@@ -148,6 +148,7 @@ struct daemon *daemon_here_start(void)
 	listen_anywhere(daemon);
 	claim(cache_select(NULL, &daemon->cache) == 0);
 	claim(helpers_create(1, 1, &daemon->helpers) == 0);
+	claim(helpers_create(1, 1, &daemon->closers) == 0);
 	daemon->workers = calloc(2, sizeof *daemon->workers);
 	claim(daemon->workers);
 	for (uint32_t i = 0; i < 2; i++) {

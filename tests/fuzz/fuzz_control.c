@@ -376,8 +376,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < ACCOUNT_RESOURCES; i++)
 		claim(daemon_->accounts.used[i] == 0);
 	for (uint32_t i = 0; i < daemon_->worker_count; i++)
-		claim(!daemon_->workers[i]->queues && !daemon_->workers[i]->clients &&
-		      worker_queue_count(daemon_->workers[i]) == 0);
+		claim(worker_here_is_empty(daemon_->workers[i]));
 	claim(maps == maps_before);
 	claim(open_fds() == fds);
 	return 0;

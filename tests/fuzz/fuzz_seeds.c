@@ -15,6 +15,7 @@
 #include "fuzz.h"
 #include "fuzz_control.h"
 #include "proto/message_table.h"
+#include "seeds.h"
 #include "tests/unit/proto/golden.h"
 
 static const char *directory;
@@ -32,34 +33,7 @@ static const struct row {
 
 #define ROWS (sizeof rows / sizeof rows[0])
 
-struct seed {
-	uint8_t bytes[16384];
-	size_t size;
-};
-
-static void put(struct seed *seed, const void *bytes, size_t size)
-{
-	claim(seed->size + size <= sizeof seed->bytes);
-	memcpy(seed->bytes + seed->size, bytes, size);
-	seed->size += size;
-}
-
-static void put_u8(struct seed *seed, unsigned int value)
-{
-	put(seed, &(uint8_t){(uint8_t)value}, 1);
-}
-
-static void put_u16(struct seed *seed, unsigned int value)
-{
-	put(seed, &(uint16_t){(uint16_t)value}, 2);
-}
-
-static void put_u32(struct seed *seed, uint32_t value)
-{
-	put(seed, &value, 4);
-}
-
-static void save(const struct seed *seed, const char *target, const char *name, const char *how)
+void seed_save(const struct seed *seed, const char *target, const char *name, const char *how)
 {
 	char path[4096];
 	FILE *file;
@@ -105,7 +79,7 @@ static void write_case(const char *name, const char *how, bool greeted, const ui
 
 	put_u8(&seed, greeted ? FUZZ_STEP_GREET : FUZZ_STEP_CONNECT);
 	put_packet(&seed, FUZZ_PACKET_SETTLE, fds, bytes, size);
-	save(&seed, "control", name, how);
+	seed_save(&seed, "control", name, how);
 }
 
 static void write_messages(void)
@@ -188,7 +162,7 @@ static void write_lives(void)
 				put_u8(&seed, FUZZ_STEP_LEAVE);
 				put_u8(&seed, kind & 3);
 				snprintf(name, sizeof name, "life-%u-%zu", kind, i);
-				save(&seed, "control", name, settles ? "settled" : "at-once");
+				seed_save(&seed, "control", name, settles ? "settled" : "at-once");
 			}
 		}
 	}
@@ -206,14 +180,14 @@ static void write_manners(void)
 		put_packet(&seed, FUZZ_PACKET_RIGHT, FUZZ_FD_PIPE | (unsigned int)(i & 1) << 3,
 			   &probe, sizeof probe);
 	put_u8(&seed, FUZZ_STEP_PROGRESS | 6 << 3);
-	save(&seed, "control", "manners", "does-not-read");
+	seed_save(&seed, "control", "manners", "does-not-read");
 
 	seed.size = 0;
 	for (unsigned int i = 0; i < 12; i++)
 		put_u8(&seed, FUZZ_STEP_CONNECT | (i & 3) << 3);
 	put_u8(&seed, FUZZ_STEP_PROGRESS);
 	put_u8(&seed, FUZZ_STEP_PROGRESS | 5 << 3);
-	save(&seed, "control", "manners", "says-nothing");
+	seed_save(&seed, "control", "manners", "says-nothing");
 }
 
 static void write_dictionary(void)
@@ -259,19 +233,19 @@ static void write_keys(void)
 								: "0");
 
 		seed.size = (size_t)n;
-		save(&seed, "config", keys[i].key, "default");
+		seed_save(&seed, "config", keys[i].key, "default");
 		n = snprintf((char *)seed.bytes, sizeof seed.bytes,
 			     "f[%s]\n%s = %" PRIu64 "\n%s = %" PRIu64 "K ; twice\n", section,
 			     keys[i].key, keys[i].max, keys[i].key, keys[i].min);
 		seed.size = (size_t)n;
-		save(&seed, "config", keys[i].key, "limits");
+		seed_save(&seed, "config", keys[i].key, "limits");
 		n = snprintf((char *)seed.bytes, sizeof seed.bytes, "odmasyncd%c--%s=%" PRIu64, 0,
 			     keys[i].key, keys[i].max);
 		seed.size = (size_t)n;
 		for (size_t at = 1; at < seed.size; at++)
 			if (seed.bytes[at] == '_')
 				seed.bytes[at] = '-';
-		save(&seed, "config", keys[i].key, "option");
+		seed_save(&seed, "config", keys[i].key, "option");
 	}
 }
 
@@ -288,7 +262,7 @@ static void write_lists(void)
 
 		put(&seed, lists[i], strlen(lists[i]));
 		snprintf(name, sizeof name, "%zu", i);
-		save(&seed, "config", "cpus", name);
+		seed_save(&seed, "config", "cpus", name);
 	}
 }
 
@@ -343,140 +317,7 @@ static void write_texts(const char *source)
 		put_u8(&seed, 'f');
 		put(&seed, literal.bytes, literal.size);
 		snprintf(how, sizeof how, "%u", count++);
-		save(&seed, "config", name, how);
-	}
-}
-
-/* ---- entries ---- */
-
-/* fuzz_batch.c: mode, tuning, first position, count, bytes of steps, units. */
-static void write_batches(void)
-{
-	for (unsigned int mode = 0; mode < 128; mode += 5) {
-		for (unsigned int strided = 0; strided < 2; strided++) {
-			struct seed seed = {.size = 0};
-			char name[32];
-
-			put_u8(&seed, mode);
-			put_u8(&seed, mode & 8 ? 0xff : 0);
-			put_u32(&seed, UINT32_MAX - 3);
-			put_u8(&seed, strided ? 8 : 6);
-			put_u8(&seed, 4);
-			put_u32(&seed, 0x10203);
-			for (uint32_t i = 0; i < (strided ? 4 : 6); i++) {
-				struct dmasync_unit unit = {
-					.word = dmasync_unit_word(
-						i % 6 + 1, (enum dmasync_sync)(1 + i % 2),
-						(enum dmasync_direction)(1 + i % 3), strided != 0),
-					.length = 1000,
-					.offset = 100 * i,
-				};
-				struct dmasync_unit_rows by = {.rows = i, .stride = 1000 + 300 * i};
-
-				put(&seed, &unit, sizeof unit);
-				if (strided)
-					put(&seed, &by, sizeof by);
-			}
-			snprintf(name, sizeof name, "mode-%u", mode);
-			save(&seed, "batch", name, strided ? "strided" : "plain");
-		}
-	}
-}
-
-/* fuzz_ring.c: mode, fence's and worker's tuning, shapes; a submit, a few turns, a look. */
-static void write_rings(void)
-{
-	for (unsigned int mode = 0; mode < 8; mode++) {
-		for (unsigned int rewrite = 0; rewrite < 16; rewrite++) {
-			struct seed seed = {.size = 0};
-			char name[32], how[32];
-
-			put_u8(&seed, mode);
-			put_u16(&seed, rewrite & 1 ? 0x0100 : 0);
-			put_u8(&seed, 1 | 5 << 2);
-			if (mode & 1)
-				put_u8(&seed, 0 | 3 << 2 | 2u << 5);
-			for (unsigned int batch = 0; batch < 3; batch++) {
-				put_u8(&seed, 0); /* submit */
-				put_u8(&seed, batch * 4 + 1);
-				for (unsigned int i = 0; i < batch * 4 + 1; i++) {
-					put_u8(&seed, (i + rewrite) & 7);
-					put_u8(&seed, (1 + i % 2) | (1 + i % 3) << 2);
-					put_u16(&seed, 100 * i);
-					put_u16(&seed, 64 * i);
-				}
-				put_u8(&seed, 4); /* turns */
-				if (rewrite >= 8) {
-					put_u8(&seed, 7);
-					put_u8(&seed, rewrite & 7);
-					put_u32(&seed, 0xffffff03);
-					put_u32(&seed, 0x00100400);
-				}
-				put_u8(&seed, 6);
-				put_u8(&seed, 3); /* reap */
-			}
-			put_u8(&seed, 9);
-			snprintf(name, sizeof name, "mode-%u", mode);
-			snprintf(how, sizeof how, "%u", rewrite);
-			save(&seed, "ring", name, how);
-		}
-	}
-}
-
-/* fuzz_client.c: bytes of the client's steps, and between them those of the daemon's answers. */
-static void put_life(struct seed *seed, unsigned int manner, unsigned int hello, unsigned int add,
-		     unsigned int create, unsigned int deed)
-{
-	const uint8_t filled[6] = {0x11, 3, 7};
-
-	put_u8(seed, manner); /* comes: connect() succeeds, HELLO's answer */
-	put_u8(seed, 0);
-	put_u8(seed, hello);
-	put(seed, filled, hello ? sizeof filled : 0);
-	put_u8(seed, 0x00); /* a buffer */
-	put_u8(seed, 0x20);
-	put_u8(seed, add);
-	put(seed, filled, add ? sizeof filled : 0);
-	put_u8(seed, 0x02); /* a queue; behind the answer how its fds are */
-	put_u8(seed, 0x05);
-	put_u8(seed, create);
-	put_u8(seed, create > 15 ? create : 0);
-	put(seed, filled, create ? sizeof filled : 0);
-	for (unsigned int i = 0; i < 3; i++) {
-		put_u8(seed, 0x03); /* a batch of two entries */
-		put_u8(seed, 2);
-		put_u32(seed, 0x00400040);
-		put_u32(seed, 0x00200020);
-		put_u8(seed, 0x08); /* a deed of the daemon */
-		put_u8(seed, deed);
-		put(seed, filled, deed ? sizeof filled : 0);
-		put_u8(seed, i == 1 ? 0x05 : 0x06); /* looks, waits */
-		put_u16(seed, 1000);
-		put_u8(seed, 0x0b);
-	}
-	put_u8(seed, 0x07); /* SYNC */
-	put_u8(seed, 0);
-	put_u8(seed, 0x05);
-	put_u8(seed, 0x0c);
-	put_u8(seed, 0x0d); /* leaves */
-}
-
-static void write_clients(void)
-{
-	for (unsigned int manner = 0; manner < 16; manner = manner ? manner * 2 : 1) {
-		for (unsigned int what = 0; what < 48; what++) {
-			const unsigned int spoiled = what < 16 ? what : what * 8;
-			struct seed seed = {.size = 0};
-			char name[32], how[32];
-
-			put_life(&seed, manner, what % 4 == 1 ? spoiled & 0xff : 0,
-				 what % 4 == 2 ? spoiled & 0xff : 0,
-				 what % 4 == 3 ? spoiled & 0xff : 0,
-				 what % 4 == 0 ? spoiled >> 2 & 0xff : 0);
-			snprintf(name, sizeof name, "manner-%u", manner);
-			snprintf(how, sizeof how, "%u", what);
-			save(&seed, "client", name, how);
-		}
+		seed_save(&seed, "config", name, how);
 	}
 }
 
@@ -499,8 +340,8 @@ int main(int argc, char **argv)
 	write_lists();
 	for (int i = 2; i < argc; i++)
 		write_texts(argv[i]);
-	write_batches();
-	write_rings();
-	write_clients();
+	seeds_write_batches();
+	seeds_write_rings();
+	seeds_write_clients();
 	return 0;
 }

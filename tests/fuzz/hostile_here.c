@@ -13,10 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hostile_queues.h"
 #include "proto/message_table.h"
-#include "proto/ring_access.h"
 
-#define QUEUES 4u
 #define IDLE_MAX 64 /* waits without an end before it hangs up */
 
 /* How an answer is: low four bits of a byte; 0 to 9 are good. */
@@ -33,20 +32,9 @@ enum answer {
 #define SPOIL_FDS 0x40
 #define SPOIL_TWICE 0x80
 
-struct served {
-	bool used;
-	struct dmasync_ring_layout layout;
-	struct dmasync_ring ring;
-	void *memory, *page;
-	size_t memory_size;
-	int doorbell, notification;
-	uint32_t fetched, completed;
-};
-
 static struct input *input;
 static int peer = -1; /* the daemon's end */
-static struct served served[QUEUES];
-static uint32_t queue_count, handle;
+static uint32_t handle;
 static int64_t now_ns_; /* the library's time */
 static int maps, idle;
 
@@ -108,7 +96,7 @@ int hostile_maps(void)
 	return maps;
 }
 
-/* ---- queues ---- */
+/* ---- answers ---- */
 
 static void close_fd_(int *fd)
 {
@@ -117,108 +105,10 @@ static void close_fd_(int *fd)
 	*fd = -1;
 }
 
-static void forget(struct served *queue)
-{
-	if (!queue->used)
-		return;
-	close_fd_(&queue->doorbell);
-	close_fd_(&queue->notification);
-	munmap(queue->memory, queue->memory_size);
-	munmap(queue->page, 4096);
-	queue->used = false;
-}
-
-static int memory(size_t size, unsigned int seals)
-{
-	int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	claim(fd >= 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, seals) == 0);
-	return fd;
-}
-
-static void *map(int fd, size_t size)
-{
-	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	claim(at != MAP_FAILED);
-	return at;
-}
-
-/* The four fds of a queue; most are right, and the next byte says what is not. */
-static bool make_queue(const struct dmasync_queue_create *create, int fds[DMASYNC_QUEUE_FDS])
-{
-	const unsigned int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	struct served *queue = &served[queue_count++ % QUEUES];
-	uint8_t how = input_u8(input);
-	int doorbell[2], notification[2];
-
-	forget(queue);
-	*queue = (struct served){.doorbell = -1, .notification = -1};
-	if (!dmasync_ring_layout(create->depth, create->units, &queue->layout))
-		return false;
-	queue->memory_size = queue->layout.size;
-	fds[DMASYNC_QUEUE_RING] =
-		memory(queue->memory_size + (how == 249 ? 4096 : 0), how == 250 ? 0 : seals);
-	fds[DMASYNC_QUEUE_WORKER_PAGE] = memory(4096, seals);
-	queue->memory = map(fds[DMASYNC_QUEUE_RING], queue->memory_size);
-	queue->page = map(fds[DMASYNC_QUEUE_WORKER_PAGE], 4096);
-	dmasync_ring_attach(&queue->ring, queue->memory, &queue->layout);
-	dmasync_ring_initialise(&queue->ring, &queue->layout);
-	if (how >= 240 && how < 249)
-		((uint32_t *)queue->memory)[how - 240] ^= input_u32(input);
-	claim(pipe2(doorbell, O_CLOEXEC | (how == 251 ? 0 : O_NONBLOCK)) == 0);
-	claim(pipe2(notification, O_CLOEXEC | O_NONBLOCK) == 0);
-	queue->doorbell = doorbell[0];
-	queue->notification = notification[1];
-	fds[DMASYNC_QUEUE_DOORBELL] = doorbell[1];
-	fds[DMASYNC_QUEUE_NOTIFICATION] = notification[0];
-	if (how == 252) {
-		close(notification[0]);
-		fds[DMASYNC_QUEUE_NOTIFICATION] = memory(4096, seals);
-	}
-	queue->fetched = queue->completed = DMASYNC_RING_START;
-	return queue->used = true;
-}
-
-static void notify(struct served *queue)
-{
-	if (queue->notification >= 0)
-		(void)!write(queue->notification, "", 1);
-}
-
-/* All that is submitted and not yet completed, as it should be, but for what the ring says. */
-static void serve_queue(struct served *queue)
-{
-	struct dmasync_submission submission;
-
-	for (uint32_t i = 0; i < queue->layout.depth; i++) {
-		if (dmasync_ring_poll_submission(&queue->ring, queue->fetched) !=
-		    DMASYNC_RING_READY)
-			break;
-		dmasync_ring_copy_submission(&queue->ring, queue->fetched++, &submission);
-		struct dmasync_ring_completion completion = {.user_data = submission.user_data,
-							     .entries = 1};
-
-		dmasync_ring_complete(&queue->ring, queue->completed++, &completion);
-		notify(queue);
-	}
-	if (queue->doorbell >= 0) {
-		char bytes[64];
-
-		fcntl(queue->doorbell, F_SETFL, O_NONBLOCK);
-		(void)!read(queue->doorbell, bytes, sizeof bytes);
-	}
-}
-
-/* ---- answers ---- */
-
 static void hang_up(void)
 {
 	close_fd_(&peer);
-	for (uint32_t i = 0; i < QUEUES; i++) {
-		close_fd_(&served[i].doorbell);
-		close_fd_(&served[i].notification);
-	}
+	hostile_queues_hang_up();
 }
 
 static void send_packet(const void *bytes, size_t size, const int *fds, size_t count)
@@ -293,7 +183,7 @@ static size_t make_answer(const void *request, union any_reply *reply, int fds[D
 				    DMASYNC_FEATURE_DIRECT,
 			.instance = 1,
 			.max_buffers = 16,
-			.max_queues = QUEUES,
+			.max_queues = HOSTILE_QUEUES,
 			.max_depth = 64,
 			.max_units = 256,
 			.max_requests = 16,
@@ -310,12 +200,12 @@ static size_t make_answer(const void *request, union any_reply *reply, int fds[D
 		};
 		return sizeof reply->buffer;
 	case DMASYNC_OP_QUEUE_CREATE:
-		reply->queue = (struct dmasync_queue_create_reply){.queue = queue_count + 1,
+		reply->queue = (struct dmasync_queue_create_reply){.queue = hostile_queue_count + 1,
 								   .depth = create->depth,
 								   .units = create->units,
 								   .cpu = -1,
 								   .spin_us = 1};
-		if (make_queue(create, fds))
+		if (hostile_queue_make(create, fds))
 			*ret_count = DMASYNC_QUEUE_FDS;
 		return sizeof reply->queue;
 	}
@@ -461,53 +351,23 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeou
 
 /* ---- deeds ---- */
 
-static void complete_strangely(struct served *queue)
-{
-	struct dmasync_ring_completion completion;
-
-	input_copy(input, &completion, 48);
-	memset((char *)&completion + 48, 0, sizeof completion - 48);
-	dmasync_ring_complete(&queue->ring, queue->completed++, &completion);
-	notify(queue);
-}
-
 void hostile_act(void)
 {
 	uint8_t what = input_u8(input);
-	struct served *queue = &served[what >> 4 & (QUEUES - 1)];
+	struct served *queue = &hostile_served[what >> 4 & (HOSTILE_QUEUES - 1)];
 
 	answer_all();
 	if (!queue->used && (what & 15) > 4 && (what & 15) < 11)
 		what = 0;
 	switch (what & 15) {
 	case 5:
-		complete_strangely(queue);
-		break;
-	case 6: {
-		uint16_t where = input_u16(input);
-		uint32_t value = input_u32(input);
-
-		((uint32_t *)queue->memory)[where % (queue->memory_size / 4)] = value;
-		break;
-	}
+	case 6:
 	case 7:
-		((uint32_t *)queue->page)[what >> 6 & 1] = input_u32(input);
-		break;
 	case 8:
-		close_fd_(what & 0x80 ? &queue->doorbell : &queue->notification);
-		break;
 	case 9:
-		for (int i = 0; i < 3; i++)
-			notify(queue);
+	case 10:
+		hostile_queue_spoil(queue, what);
 		break;
-	case 10: { /* a seq near what is right */
-		struct dmasync_ring *ring = &queue->ring;
-		uint32_t position = queue->completed++;
-
-		__atomic_store_n(&ring->completions[position & (ring->depth - 1)].seq,
-				 position + (what >> 6), __ATOMIC_RELEASE);
-		break;
-	}
 	case 11:
 		hang_up();
 		break;
@@ -517,9 +377,7 @@ void hostile_act(void)
 	case 13:
 		break;
 	default:
-		for (uint32_t i = 0; i < QUEUES; i++)
-			if (served[i].used)
-				serve_queue(&served[i]);
+		hostile_queues_serve();
 		break;
 	}
 }
@@ -528,15 +386,13 @@ void hostile_begin(struct input *from)
 {
 	input = from;
 	now_ns_ = INT64_C(1000000000000);
-	queue_count = handle = 0;
-	for (uint32_t i = 0; i < QUEUES; i++)
-		served[i] = (struct served){.doorbell = -1, .notification = -1};
+	handle = 0;
+	hostile_queues_begin(from);
 	idle = 0;
 }
 
 void hostile_end(void)
 {
 	hang_up();
-	for (uint32_t i = 0; i < QUEUES; i++)
-		forget(&served[i]);
+	hostile_queues_end();
 }

@@ -12,6 +12,8 @@
 void hostile_begin(struct input *input);
 void hostile_act(void); /* one deed */
 void hostile_end(void); /* lets go of all it has */
+/* It writes into a pipe itself: whoever else raises SIGPIPE is the library, and must not. */
+extern volatile bool hostile_writes;
 /* Mappings that were made and not unmapped, its own included. */
 int hostile_maps(void);
 

@@ -48,3 +48,11 @@ void worker_here_nap(struct worker *worker)
 	(void)n;
 	sleep_in_ring(worker);
 }
+
+bool worker_here_is_empty(const struct worker *worker)
+{
+	for (size_t i = 0; i < sizeof worker->clients / sizeof worker->clients[0]; i++)
+		if (worker->clients[i])
+			return false;
+	return !worker->queues && worker_queue_count(worker) == 0;
+}

@@ -16,5 +16,7 @@ int worker_here_start(const struct worker_params *params, struct worker **ret);
 bool worker_here_turn(struct worker *worker);
 /* Goes to sleep and is woken at once: doorbells are armed, and what has come is seen. */
 void worker_here_nap(struct worker *worker);
+/* It knows no queue and no client any more. */
+bool worker_here_is_empty(const struct worker *worker);
 
 #endif
