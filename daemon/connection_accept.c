@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/close_file.h"
 #include "daemon/connection.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
@@ -142,7 +143,10 @@ static int client_create(struct daemon *daemon, int fd, int pid_fd, const struct
 
 /* ---- refused ---- */
 
-/* A socket with fds in it that nobody has received: closing it may take as long as they like. */
+/*
+ * A socket with fds in it that nobody has received: closing it may take as long as they like, if it
+ * is not interrupted.
+ */
 struct refused {
 	struct helper_job job; /* first */
 	struct daemon *daemon;
@@ -152,7 +156,7 @@ struct refused {
 
 static void refused_run(struct helper_job *job)
 {
-	close(((struct refused *)job)->fd);
+	close_file(((struct refused *)job)->fd);
 }
 
 static void refused_finished(struct helper_job *job)
@@ -195,7 +199,7 @@ static void close_on_helper(struct daemon *daemon, int fd, uid_t uid)
 	};
 	if (++daemon->serving->refused_closing == REFUSED_CLOSING_MAX)
 		loop_rewatch(daemon->serving->listen_watch, 0);
-	helpers_submit(daemon->closers, &refused->job);
+	helpers_submit(daemon->helpers, &refused->job);
 }
 
 /* Nothing arrives after the shutdown; what has arrived is taken where it holds no fds. */

@@ -20,6 +20,7 @@
 
 #include "daemon/cache/errata.h"
 #include "daemon/clock.h"
+#include "daemon/close_file.h"
 #include "daemon/guard.h"
 #include "daemon/log.h"
 #include "daemon/loop_choice.h"
@@ -361,8 +362,11 @@ static enum daemon_status start(struct daemon *daemon)
 		return status;
 	/* After cache_select(), which puts back the handlers it found; before any thread. */
 	r = guard_install();
+	if (r == 0)
+		r = close_file_install();
 	if (r < 0) {
-		log_error("the handlers for faults of clients' memory cannot be installed: %s",
+		log_error("the handlers for faults of clients' memory and closes of their files "
+			  "cannot be installed: %s",
 			  strerror(-r));
 		return DAEMON_FAILED;
 	}

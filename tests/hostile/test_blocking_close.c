@@ -17,7 +17,7 @@
 
 #include "tests/hostile/target.h"
 
-enum { FILES = 8, USERS = 6 };
+enum { FILES = 8, USERS = 6, REFUSED = 100 };
 
 /* Sends the file in every way there is, so that the daemon has the last reference to it. */
 static void hand_over(struct attack *attack, struct raw *raw, int fd, int way)
@@ -58,14 +58,21 @@ static void await_answers(struct raw *raw, int count)
 }
 
 /* As root, of another user: the daemon goes by who has connected. */
-static void open_as(const struct attack *attack, uint32_t user, struct raw *raw)
+static void connect_as(const struct attack *attack, uint32_t user, struct raw *raw)
 {
 	bool root = getuid() == 0;
 
 	if (root && seteuid(attack->first_uid + 1 + user) < 0)
 		harness_skip("root here cannot become another user");
-	raw_open(raw, attack->socket);
+	raw->socket = harness_connect(attack->socket);
 	check(!root || seteuid(0) == 0);
+}
+
+static void open_as(const struct attack *attack, uint32_t user, struct raw *raw)
+{
+	connect_as(attack, user, raw);
+	raw->cookie = 1;
+	harness_hello(raw->socket, &raw->hello);
 }
 
 /* Files of theirs that the daemon has open: besides a socket and a pidfd each, those that hang. */
@@ -110,6 +117,38 @@ ATTACK(lingering_sockets, .connections = 2, .as_root = getuid() == 0)
 	for (int i = 0; i < FILES; i++)
 		close(peers[i]);
 	raw_close(&other);
+}
+
+/*
+ * More connections than the user may have, with such a file in each before it is accepted: refused,
+ * closed, and everybody else is accepted meanwhile.
+ */
+ATTACK(refused_with_lingering_sockets, .as_root = getuid() == 0,
+       .limits_keys = getuid() == 0 ? "user_connections = 2\n" : "")
+{
+	struct dmasync_message stats = {.size = sizeof stats, .opcode = DMASYNC_OP_STATS};
+	static int peers[REFUSED];
+	struct raw raws[2];
+
+	for (int i = 0; i < 2; i++)
+		open_as(attack, 0, &raws[i]);
+	check_int(kill(attack->daemon.pid, SIGSTOP), 0);
+	for (int i = 0; i < REFUSED; i++) {
+		struct raw raw;
+		int fd = requests_lingering_socket(&peers[i]);
+
+		connect_as(attack, 0, &raw);
+		check_int(harness_send(raw.socket, &stats, sizeof stats, &fd, 1), 0);
+		close(fd);
+		raw_close(&raw);
+	}
+	check_int(kill(attack->daemon.pid, SIGCONT), 0);
+	for (int i = 0; i < 30; i++)
+		others_go_on(attack);
+	for (int i = 0; i < REFUSED; i++)
+		close(peers[i]);
+	for (int i = 0; i < 2; i++)
+		raw_close(&raws[i]);
 }
 
 /* ---- FUSE ---- */
@@ -290,6 +329,7 @@ ATTACK(files_of_many_users, .connections = 1, .users = USERS, .as_root = true)
 
 static const struct harness_case cases[] = {
 	HARNESS_CASE(lingering_sockets),
+	HARNESS_CASE(refused_with_lingering_sockets),
 	HARNESS_CASE(files_of_a_fuse_mount),
 	HARNESS_CASE(files_of_many_users),
 };
