@@ -340,6 +340,8 @@ static void run_slice(struct worker *worker, struct batch *batch)
 		}
 	}
 	if (batch->phase == BATCH_FENCE) {
+		worker->spent += FENCES_CREDIT; /* another look at them, and mostly another poll */
+		worker_pay(worker, batch);
 		if (!worker_await_fences(worker, batch))
 			return;
 		batch->phase = BATCH_CHECK; /* which says DONE once more where it was through */
