@@ -302,7 +302,7 @@ DMASYNC_PUBLIC int dmasync_batch_submit(struct dmasync_batch *batch, uint64_t us
 	if (queue->in_process) {
 		if (!inline_worker_run(queue->in_process))
 			queue->error = -EPROTO;
-	} else if (dmasync_ring_is_sleeping(&queue->worker_page->sleeping)) {
+	} else if (dmasync_ring_wants_doorbell(&queue->ring, &queue->worker_page->sleeping)) {
 		doorbell_ring(queue);
 	}
 	return 0;

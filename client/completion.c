@@ -171,17 +171,20 @@ DMASYNC_PUBLIC int dmasync_peek(struct dmasync_queue *queue, struct dmasync_comp
 	return r;
 }
 
-/* On the worker's own CPU, the one it is on now, a look would only keep the worker from running. */
-static bool shares_cpu(const struct dmasync_queue *queue)
+/*
+ * On the worker's own CPU, the one it is on now, a look would only keep the worker from running.
+ * The slow worker does not say where it is, and nothing is quick there.
+ */
+static bool is_no_use(const struct dmasync_queue *queue)
 {
 	int cpu = dmasync_ring_said_cpu(&queue->worker_page->cpu);
 
-	return cpu >= 0 && cpu == sched_getcpu();
+	return (cpu >= 0 && cpu == sched_getcpu()) || dmasync_ring_was_moved(&queue->ring);
 }
 
 uint64_t completion_look_ns(const struct dmasync_queue *queue)
 {
-	return shares_cpu(queue) ? 0 : queue->spin.window_ns;
+	return is_no_use(queue) ? 0 : queue->spin.window_ns;
 }
 
 /* Looks at the ring as long as that is worth it. 1, 0, or an error of completion_take(). */
@@ -209,7 +212,7 @@ static int spin(struct dmasync_queue *queue, struct dmasync_completion *ret, int
 				return r;
 			relax();
 		}
-	} while (now_ns() < end && !shares_cpu(queue));
+	} while (now_ns() < end && !is_no_use(queue));
 	return 0;
 }
 

@@ -124,7 +124,8 @@ static void move(struct dmasync_queue *queue, const struct queue_ends *ends,
 	if (queue->in_process) {
 		if (!inline_worker_run(queue->in_process))
 			queue->error = -EPROTO;
-	} else if (count && dmasync_ring_is_sleeping(&queue->worker_page->sleeping)) {
+	} else if (count &&
+		   dmasync_ring_wants_doorbell(&queue->ring, &queue->worker_page->sleeping)) {
 		doorbell_ring(queue);
 	}
 }

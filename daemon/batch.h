@@ -37,6 +37,9 @@ struct batch_owner {
 	uint64_t user_id; /* helper_user_id() */
 	uint32_t pid;
 	_Atomic uint64_t batches, failed, lines;
+	/* worker_slow.c: slices that overran, each close upon the one before, which was then. */
+	_Atomic uint32_t overruns;
+	_Atomic uint64_t overran_ns;
 };
 
 /*
@@ -87,6 +90,7 @@ struct batch {
 	bool begun;	    /* had its first slice */
 	bool suspect_time;
 	bool cancelled; /* its queue or client goes away: nothing is published */
+	bool leaving; /* its queue (also one without a batch) or message goes to the slow worker */
 
 	/* worker_fence.c */
 	struct cache_fence fences[CACHE_BATCH_FENCES]; /* cache.fence_count of them */

@@ -36,6 +36,8 @@ struct removal {
 	uint64_t cookie;
 	struct buffer *buffer;
 	uint32_t waiting; /* workers that have not answered */
+	uint32_t moved;	  /* the client's when they were asked */
+	struct removal *next;
 	struct worker_command graces[];
 };
 
@@ -68,12 +70,48 @@ static void start_unmapping(struct removal *removal)
 	client_submit(client, LANE_CLIENT, &removal->job, unmap_run, unmap_finished);
 }
 
+static void ask_workers(struct removal *removal)
+{
+	struct client *client = removal->client;
+	struct daemon *daemon = client->daemon;
+
+	removal->moved = client->moved;
+	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+		if (!client->stops || !client->stops[i])
+			continue;
+		removal->graces[i].type = WORKER_BUFFER_GRACE;
+		removal->graces[i].client = client;
+		removal->graces[i].context = removal;
+		removal->waiting++;
+		client->commands++;
+		worker_post(daemon->workers[i], &removal->graces[i]);
+	}
+	if (!removal->waiting)
+		start_unmapping(removal);
+}
+
+/*
+ * What moved meanwhile may have been with no worker when it was asked: the slow one, who had not
+ * been given it yet, or the one before, who had let go of it. (Who lets go says so before he
+ * answers, so it is known here.) All are asked again then; what moved is in its place by now. Where
+ * the workers end, what they had in work is not gone on with, and the buffer goes with its client.
+ */
 void buffer_grace_answered(struct worker_command *command)
 {
 	struct removal *removal = command->context;
+	struct client *client = removal->client;
 
-	if (--removal->waiting == 0)
+	if (--removal->waiting)
+		return;
+	if (removal->moved == client->moved) {
 		start_unmapping(removal);
+	} else if (!client->daemon->serving->workers_stopping) {
+		ask_workers(removal);
+	} else {
+		removal->next = client->unfinished;
+		client->unfinished = removal;
+		request_end(client);
+	}
 }
 
 void handle_buffer_remove(struct client *client, struct request *request)
@@ -110,18 +148,7 @@ void handle_buffer_remove(struct client *client, struct request *request)
 	removal->buffer = buffer_table_remove(&client->buffers, remove->handle);
 	removal->client = client;
 	removal->cookie = request->cookie;
-	for (uint32_t i = 0; i < daemon->worker_count; i++) {
-		if (!client->stops || !client->stops[i])
-			continue;
-		removal->graces[i].type = WORKER_BUFFER_GRACE;
-		removal->graces[i].client = client;
-		removal->graces[i].context = removal;
-		removal->waiting++;
-		client->commands++;
-		worker_post(daemon->workers[i], &removal->graces[i]);
-	}
-	if (!removal->waiting)
-		start_unmapping(removal);
+	ask_workers(removal);
 }
 
 /* ---- the end ---- */
@@ -136,6 +163,15 @@ void buffers_release(struct client *client, struct account_cost *cost)
 			continue;
 		add_cost(buffer, cost);
 		buffer_release(buffer);
+	}
+	while (client->unfinished) {
+		struct removal *removal = client->unfinished;
+
+		client->unfinished = removal->next;
+		add_cost(removal->buffer, cost);
+		buffer_release(removal->buffer);
+		free(removal->buffer);
+		free(removal);
 	}
 }
 

@@ -58,6 +58,11 @@ static const struct config_key keys[] = {
 	 "What batches of class normal have of a worker whatever realtime ones wait."},
 	{"daemon", "bulk_share", CONFIG_COUNT, AT(bulk_share), 1, SCHEDULER_SHARE_MAX, "percent",
 	 "5", true, "What batches of class bulk have of a worker whatever other ones wait."},
+	{"daemon", "overruns_to_move", CONFIG_COUNT, AT(overruns_to_move), 0, 1000, "slices", "3",
+	 true,
+	 "After so many of a connection's that took far longer than they may, with page faults, "
+	 "the "
+	 "queue goes to the slow worker. 0: none does."},
 	{"daemon", "split_lines", CONFIG_COUNT64, AT(split_lines), 0, UINT64_C(1) << 32, "lines",
 	 "32768", true,
 	 "A batch of more lines is shared by all workers that have nothing to do. 0: none is."},

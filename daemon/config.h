@@ -70,6 +70,7 @@ struct config {
 	uint32_t slice_us;
 	uint32_t slice_lines;
 	uint32_t normal_share, bulk_share; /* percent */
+	uint32_t overruns_to_move;	   /* 0: no queue moves */
 	uint64_t split_lines;		   /* 0: no batch is */
 	bool share_barrier;
 	uint32_t share_barrier_lines, share_barrier_us;

@@ -355,6 +355,9 @@ void connections_worker_event(struct daemon *daemon, struct worker_command *comm
 	case WORKER_FAULT:
 		client_faulted(client);
 		return;
+	case WORKER_QUEUE_MOVED:
+		queue_moved(command->context);
+		return;
 	case WORKER_TUNE:
 		free(command);
 		return;

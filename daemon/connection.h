@@ -21,6 +21,7 @@
 #define CONNECTION_FDS_MAX 253
 
 struct buffer_facts;
+struct removal;
 struct policy;
 
 enum client_state {
@@ -52,7 +53,8 @@ struct client_queue {
 	struct worker_command add, remove;
 	enum dmasync_class klass;
 	bool removing;
-	bool answer; /* somebody waits for the removal, with this cookie */
+	bool nowhere; /* its worker let go of it, and no other was given it */
+	bool answer;  /* somebody waits for the removal, with this cookie */
 	uint64_t cookie;
 };
 
@@ -87,11 +89,13 @@ struct client {
 	uint32_t close_jobs;
 
 	struct buffer_table buffers;
+	struct removal *unfinished;	  /* buffer.c: removals that go with the client */
 	struct account_cost release_cost; /* of the buffers that a helper lets go of at the end */
 
 	struct client_queue *queues;
 	uint32_t next_queue_id;
 	uint32_t class_queues[DMASYNC_CLASSES]; /* its queues by class */
+	uint32_t moved; /* queues and SYNC batches of its that went to the slow worker */
 	struct batch_owner owner;
 	struct worker_command **stops; /* by worker index: made when it first serves this client;
 					* context: set while it is with the worker */
@@ -110,7 +114,7 @@ struct connections {
 	bool reads_paused;		/* some client is not read from until fds are closed */
 	struct loop_timer *watch_timer; /* runs while somebody watches */
 	uint32_t watchers;
-	uint32_t syncs[64]; /* SYNC batches in work, by worker index */
+	uint32_t syncs[CONFIG_CPUS_MAX + 1]; /* SYNC batches in work, by worker index */
 	bool mlock_logged;
 
 	struct privilege observers, realtime;
@@ -245,6 +249,7 @@ DMASYNC_MESSAGES(HANDLER_)
 #undef HANDLER_
 
 /* handle_queue.c */
+void queue_moved(struct client_queue *queue);
 void queue_added(struct client_queue *queue);
 void queue_removed(struct client_queue *queue);
 void queue_remove(struct client_queue *queue);
@@ -252,6 +257,12 @@ void queue_remove(struct client_queue *queue);
 uint32_t queue_take_id(struct client *client);
 /* Counts `client` as served by the worker: it will be told when the client goes. -ENOMEM. */
 int client_serve(struct client *client, struct worker *worker);
+
+/*
+ * To the slow worker, for what has overrun: false where it is not to go on there, since the client
+ * or the daemon ends.
+ */
+bool client_moves(struct client *client, const char *what);
 
 /* handle_sync.c */
 void sync_answered(struct worker_command *command);

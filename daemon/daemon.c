@@ -242,18 +242,22 @@ static void explain_policy(const struct daemon *daemon, const struct worker *wor
 
 static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 {
-	daemon->workers = calloc(count, sizeof(*daemon->workers));
+	daemon->workers = calloc(count + 1, sizeof(*daemon->workers));
 	if (!daemon->workers)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
+	daemon->ordinary_count = count;
+	for (uint32_t i = 0; i <= count; i++) {
+		bool slow = i == count;
 		int r = worker_start(
 			&(const struct worker_params){
 				.index = i,
-				.count = count,
+				.count = count + 1,
 				.loop = loop_choice_of_workers(daemon),
-				.cpu = cpus[i],
+				.cpu = slow ? -1 : cpus[i],
+				.slow = slow,
 				.cache = &daemon->cache,
-				.priority = daemon->config.fifo ? daemon->config.priority : 0,
+				.priority =
+					daemon->config.fifo && !slow ? daemon->config.priority : 0,
 				.rt_share = daemon->config.rt_share,
 				.spin_us = daemon_spin_us(daemon),
 				.spin_min_us = daemon->config.spin_min_us,
@@ -267,9 +271,10 @@ static int start_workers(struct daemon *daemon, const int *cpus, uint32_t count)
 							       ? daemon->config.share_barrier_lines
 							       : 0,
 				.share_barrier_us = daemon->config.share_barrier_us,
-				.peers = count > 1 ? daemon->workers : NULL,
+				.peers = count > 1 && !slow ? daemon->workers : NULL,
 				.max_batch_lines = daemon->config.max_batch_lines,
 				.fence_timeout_ms = daemon->config.fence_timeout_ms,
+				.overruns_to_move = daemon->config.overruns_to_move,
 				.events = &daemon->events,
 				.events_fd = daemon->events_fd,
 				.helpers = daemon->helpers,
@@ -409,11 +414,11 @@ enum daemon_status daemon_create(struct config *config, struct daemon **ret)
 /* "1 worker on CPU 3", "2 workers on CPUs 2,3". */
 static void describe_workers(const struct daemon *daemon, char *text, size_t text_size)
 {
-	bool many = daemon->worker_count > 1;
-	int n = snprintf(text, text_size, "%" PRIu32 " worker%s on CPU%s ", daemon->worker_count,
+	bool many = daemon->ordinary_count > 1;
+	int n = snprintf(text, text_size, "%" PRIu32 " worker%s on CPU%s ", daemon->ordinary_count,
 			 many ? "s" : "", many ? "s" : "");
 
-	for (uint32_t i = 0; i < daemon->worker_count && n > 0 && (size_t)n < text_size; i++)
+	for (uint32_t i = 0; i < daemon->ordinary_count && n > 0 && (size_t)n < text_size; i++)
 		n += snprintf(text + n, text_size - (size_t)n, "%s%d", i ? "," : "",
 			      worker_cpu(daemon->workers[i]));
 }

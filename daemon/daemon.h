@@ -32,11 +32,12 @@ struct daemon {
 	struct notify *notify;	 /* sd_notify: readiness, status, watchdog (notify.c) */
 
 	struct worker **workers;
-	uint32_t worker_count;
-	struct repin *repin;   /* where a worker's CPU went away (repin.c) */
-	struct mailbox events; /* answers of workers */
-	struct mailbox jobs;   /* finished helper jobs */
-	int events_fd;	       /* eventfd for both */
+	uint32_t worker_count;	 /* the slow one included, which is the last */
+	uint32_t ordinary_count; /* those that queues are made on */
+	struct repin *repin;	 /* where a worker's CPU went away (repin.c) */
+	struct mailbox events;	 /* answers of workers */
+	struct mailbox jobs;	 /* finished helper jobs */
+	int events_fd;		 /* eventfd for both */
 
 	int listen_fd;
 	struct connections *serving; /* connection.h: what serving them needs */
@@ -47,6 +48,7 @@ struct daemon {
 	uint64_t start_ns;
 	uint64_t connections, refused; /* since start */
 	uint64_t messages;	       /* received since start */
+	uint64_t moved;		       /* queues and SYNC batches, to the slow worker */
 	struct accounts accounts;
 	struct limits_machine machine; /* when the limits were last looked at */
 	bool stopping;
@@ -59,6 +61,12 @@ struct daemon {
 	uint64_t stop_ns;     /* when it was asked to stop */
 	bool workers_stopped; /* each has answered WORKER_STOP */
 };
+
+/* Takes queues whose slices overran (worker_slow.c); once all workers were started. */
+static inline struct worker *daemon_slow_worker(const struct daemon *daemon)
+{
+	return daemon->workers[daemon->ordinary_count];
+}
 
 /* How long a worker may look before it sleeps: not at all where it has the only CPU. */
 static inline uint32_t daemon_spin_us(const struct daemon *daemon)

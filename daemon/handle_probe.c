@@ -28,7 +28,7 @@ static void fill_machine(const struct daemon *daemon, struct dmasync_probe_reply
 	reply->clean_picoseconds = cache->clean_ps;
 	reply->flush_picoseconds = cache->flush_ps;
 	reply->barrier_picoseconds = cache->barrier_ps;
-	reply->workers = daemon->worker_count;
+	reply->workers = daemon->ordinary_count;
 	reply->trapped = cache->trapped;
 	reply->errata = daemon->errata;
 	snprintf(reply->cache_ops, sizeof reply->cache_ops, "%s",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* QUEUE_CREATE and QUEUE_REMOVE: queues between their client and their worker. Control thread. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ static struct worker *choose_worker(struct daemon *daemon)
 {
 	struct worker *best = daemon->workers[0];
 
-	for (uint32_t i = 1; i < daemon->worker_count; i++)
+	for (uint32_t i = 1; i < daemon->ordinary_count; i++)
 		if (worker_queue_count(daemon->workers[i]) < worker_queue_count(best))
 			best = daemon->workers[i];
 	return best;
@@ -152,6 +153,7 @@ static int create(struct client *client, const struct dmasync_queue_create *requ
 		return r;
 	}
 	queue->client = client;
+	queue->queue->move->context = queue;
 	queue->worker = worker;
 	queue->queue->client = client;
 	queue->queue->worker = worker;
@@ -226,6 +228,46 @@ void queue_added(struct client_queue *queue)
 	client_drop(queue->client);
 }
 
+/* ---- to the slow worker ---- */
+
+bool client_moves(struct client *client, const char *what)
+{
+	struct daemon *daemon = client->daemon;
+
+	client->moved++;
+	daemon->moved++;
+	if (!client_alive(client) || daemon->serving->workers_stopping)
+		return false;
+	client_log(client, LOG_WARNING,
+		   "%s takes far longer than its size allows, page fault by page fault (is the "
+		   "buffer's memory punched out?): the slow worker goes on with it, and others of "
+		   "this client that do so follow",
+		   what);
+	if (client_serve(client, daemon_slow_worker(daemon)) == 0)
+		return true;
+	client->keep_rings = true;
+	client_drop(client);
+	return false;
+}
+
+/*
+ * Its worker has let go of it. Where a REMOVE is under way, that worker answers it after this, and
+ * queue_removed() goes on from there; WORKER_CLIENT_STOP likewise.
+ */
+void queue_moved(struct client_queue *queue)
+{
+	struct client *client = queue->client;
+	char what[sizeof "queue 4294967295"];
+
+	snprintf(what, sizeof what, "queue %u", queue->queue->id);
+	queue->nowhere = !client_moves(client, what);
+	if (queue->nowhere)
+		return;
+	queue->worker = queue->queue->worker = daemon_slow_worker(client->daemon);
+	client->commands++;
+	worker_post(queue->worker, &queue->add);
+}
+
 /* ---- removal ---- */
 
 static void free_run(struct helper_job *job)
@@ -252,11 +294,24 @@ static void free_finished(struct helper_job *job)
 	client_step(client);
 }
 
-/* The worker has let go: the queue is nobody's but ours. */
+/*
+ * The worker has let go: the queue is nobody's but ours, unless it was given to another one
+ * meanwhile, who is asked in turn. While the workers end nobody is: it goes with its client.
+ */
 void queue_removed(struct client_queue *queue)
 {
 	struct client *client = queue->client;
 
+	if (queue->remove.worker != queue->worker && !queue->nowhere) {
+		if (!client->daemon->serving->workers_stopping) {
+			client->commands++;
+			worker_post(queue->worker, &queue->remove);
+		} else if (queue->answer) {
+			queue->answer = false;
+			request_end(client);
+		}
+		return;
+	}
 	for (struct client_queue **at = &client->queues; *at; at = &(*at)->next) {
 		if (*at == queue) {
 			*at = queue->next;

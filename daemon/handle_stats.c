@@ -39,7 +39,7 @@ void handle_stats(struct client *client, struct request *request)
 		.clients = (uint32_t)used[ACCOUNT_CONNECTIONS],
 		.buffers = (uint32_t)used[ACCOUNT_BUFFERS],
 		.queues = (uint32_t)used[ACCOUNT_QUEUES],
-		.workers = daemon->worker_count,
+		.workers = daemon->ordinary_count,
 		.users = daemon->accounts.user_count,
 		.files = (uint32_t)used[ACCOUNT_FILES],
 		.maps = (uint32_t)used[ACCOUNT_MAPS],
@@ -49,6 +49,7 @@ void handle_stats(struct client *client, struct request *request)
 		.watches = (uint32_t)used[ACCOUNT_WATCHES],
 		.queue_bytes = used[ACCOUNT_QUEUE_BYTES],
 		.messages = daemon->messages,
+		.moved_queues = daemon->moved,
 		.over_limit = daemon->accounts.refused,
 		.sum_errors = daemon->accounts.errors,
 	};
@@ -143,6 +144,7 @@ static void fill_record(struct dmasync_client_record *record, const struct clien
 	record->connected_ns = now - client->connected_ns;
 	memcpy(record->name, client->name, sizeof record->name);
 	record->realtime_queues = client->class_queues[DMASYNC_CLASS_REALTIME];
+	record->moved_queues = client->moved;
 	record->bulk_queues = client->class_queues[DMASYNC_CLASS_BULK];
 }
 

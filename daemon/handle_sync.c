@@ -15,7 +15,7 @@ static struct worker *least_loaded(struct daemon *daemon)
 	const uint32_t *syncs = daemon->serving->syncs;
 	uint32_t best = 0;
 
-	for (uint32_t i = 1; i < daemon->worker_count; i++) {
+	for (uint32_t i = 1; i < daemon->ordinary_count; i++) {
 		if (syncs[i] < syncs[best] ||
 		    (syncs[i] == syncs[best] && worker_queue_count(daemon->workers[i]) <
 							worker_queue_count(daemon->workers[best])))
@@ -60,6 +60,13 @@ static struct worker_command *make_sync(const struct dmasync_sync_request *sync)
 	return command;
 }
 
+static void post(struct worker_command *command, struct worker *worker)
+{
+	command->client->commands++;
+	command->client->daemon->serving->syncs[worker_index(worker)]++;
+	worker_post(worker, command);
+}
+
 void handle_sync(struct client *client, struct request *request)
 {
 	const struct dmasync_sync_request *sync = request->message;
@@ -95,9 +102,7 @@ void handle_sync(struct client *client, struct request *request)
 	command->owner = &client->owner;
 	command->submit_ns = clock_ns();
 	command->cookie = request->cookie;
-	client->commands++;
-	client->daemon->serving->syncs[worker_index(worker)]++;
-	worker_post(worker, command);
+	post(command, worker);
 }
 
 void sync_answered(struct worker_command *command)
@@ -108,7 +113,17 @@ void sync_answered(struct worker_command *command)
 	reply.completion.flags &=
 		~DMASYNC_COMPLETION_EXTENDED; /* of a ring's slot: here all is sent */
 	client->daemon->serving->syncs[worker_index(command->worker)]--;
+	if (command->elsewhere && client_moves(client, "a SYNC batch")) {
+		post(command, daemon_slow_worker(client->daemon));
+		return;
+	}
 	client_uncharge(client, &cost);
+	if (command->elsewhere) {
+		client_error(client, DMASYNC_OP_SYNC, command->cookie, -ECANCELED,
+			     "the daemon ends, and the batch with it");
+		free_sync(command);
+		return;
+	}
 	if (command->error < 0) {
 		client_error(client, DMASYNC_OP_SYNC, command->cookie, command->error,
 			     "the daemon has no memory for the batch; try again");

@@ -97,7 +97,7 @@ static void format_status(const struct daemon *daemon, char *text, size_t text_s
 		 " queues; %" PRIu32 " workers, %s",
 		 daemon->stopping ? "Stopping: " : "", used[ACCOUNT_CONNECTIONS],
 		 used[ACCOUNT_BUFFERS], used[ACCOUNT_BUFFER_BYTES] >> 20, used[ACCOUNT_QUEUES],
-		 daemon->worker_count,
+		 daemon->ordinary_count,
 		 daemon->cache.line ? daemon->cache.ops.name : "no line operations");
 }
 
@@ -145,7 +145,8 @@ static void watchdog_due(void *context)
 	struct daemon *daemon = notify->daemon;
 	bool all_move = true;
 
-	for (uint32_t i = 0; i < daemon->worker_count; i++) {
+	/* The slow one may stand still for as long as a client makes it. */
+	for (uint32_t i = 0; i < daemon->ordinary_count; i++) {
 		const struct worker_stats *stats = worker_stats(daemon->workers[i]);
 		/* Relaxed: only whether it changed is asked, a look later sees it. */
 		uint64_t alive = atomic_load_explicit(&stats->alive, memory_order_relaxed);

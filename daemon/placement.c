@@ -69,3 +69,13 @@ int placement_again(int home, const cpu_set_t *allowed, const cpu_set_t *taken)
 			return cpu;
 	return -1;
 }
+
+void placement_beside(const cpu_set_t *allowed, const cpu_set_t *taken, cpu_set_t *ret)
+{
+	*ret = *allowed;
+	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, taken))
+			CPU_CLR(cpu, ret);
+	if (CPU_COUNT(ret) == 0)
+		*ret = *allowed;
+}

@@ -24,4 +24,7 @@ int placement_choose(const struct config *config, const cpu_set_t *allowed,
  */
 int placement_again(int home, const cpu_set_t *allowed, const cpu_set_t *taken);
 
+/* For the slow worker: all of `allowed` but what is `taken`, where that leaves any. */
+void placement_beside(const cpu_set_t *allowed, const cpu_set_t *taken, cpu_set_t *ret);
+
 #endif

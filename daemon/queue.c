@@ -131,7 +131,8 @@ int queue_create(uint32_t depth, uint32_t units, int worker_page_fd, struct queu
 	queue->doorbell_fd = queue->notification_fd = -1;
 	queue->fetched = queue->completed = queue->completions_read = DMASYNC_RING_START;
 	queue->event = calloc(1, sizeof *queue->event);
-	if (!queue->event) {
+	queue->move = calloc(1, sizeof *queue->move);
+	if (!queue->event || !queue->move) {
 		r = -ENOMEM;
 		goto fail;
 	}
@@ -184,5 +185,6 @@ void queue_free(struct queue *queue)
 	close_fd(&queue->doorbell_fd);
 	close_fd(&queue->notification_fd);
 	free(queue->event);
+	free(queue->move);
 	free(queue);
 }

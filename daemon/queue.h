@@ -22,7 +22,8 @@ struct worker_command;
 
 /*
  * Made and freed by the control thread; between WORKER_QUEUE_ADD and the answer to
- * WORKER_QUEUE_REMOVE (or _CLIENT_STOP) everything below "worker" is the worker's alone.
+ * WORKER_QUEUE_REMOVE (or _CLIENT_STOP), or WORKER_QUEUE_MOVED, everything below "worker" is the
+ * worker's alone.
  */
 struct queue {
 	/* constant after creation */
@@ -41,6 +42,7 @@ struct queue {
 	int doorbell_fd;	      /* read end, blocking: for IORING_OP_READ; not with epoll */
 	int notification_fd;	      /* write end, O_NONBLOCK */
 	struct worker_command *event; /* what the worker has to say unasked, once at most */
+	struct worker_command *move;  /* WORKER_QUEUE_MOVED, the same */
 
 	/* worker */
 	struct queue *next, *previous; /* the worker's queues */
@@ -53,9 +55,8 @@ struct queue {
 	uint32_t drain_end;	   /* while draining: position to fetch up to */
 	uint32_t slot;		   /* in the worker's table of queues, for requests on its ring */
 	uint32_t watch;		   /* its place among those looked at: worker_watch.c */
-	uint32_t overruns;	   /* slices of it that took far longer than a slice may */
 	bool recent;		   /* among those served last */
-	bool linked;		   /* among the worker's queues: false where it had no memory */
+	bool moved;		   /* let go of by its first worker */
 	bool doorbell_armed;	   /* read on the worker's ring, or in its epoll */
 	bool doorbell_cancelled;
 	bool doorbell_closed; /* end of file: the client has closed its end */

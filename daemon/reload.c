@@ -35,6 +35,7 @@ void daemon_tune_workers(struct daemon *daemon)
 		command->share_barrier_lines =
 			daemon->config.share_barrier ? daemon->config.share_barrier_lines : 0;
 		command->share_barrier_us = daemon->config.share_barrier_us;
+		command->overruns_to_move = daemon->config.overruns_to_move;
 		command->max_batch_lines = daemon->config.max_batch_lines;
 		command->fence_timeout_ms = daemon->config.fence_timeout_ms;
 		worker_post(daemon->workers[i], command);

@@ -67,19 +67,39 @@ static void look_again_later(struct repin *repin)
 	}
 }
 
+static void taken_cpus(const struct repin *repin, uint32_t but, cpu_set_t *ret)
+{
+	CPU_ZERO(ret);
+	for (uint32_t i = 0; i < repin->count; i++) {
+		int cpu = worker_cpu(repin->daemon->workers[i]);
+
+		if (i != but && cpu >= 0)
+			CPU_SET((unsigned)cpu, ret);
+	}
+}
+
+/* It keeps off the CPUs that the others have. */
+static void place_slow(const struct repin *repin, const cpu_set_t *allowed)
+{
+	cpu_set_t taken, beside;
+
+	taken_cpus(repin, UINT32_MAX, &taken);
+	placement_beside(allowed, &taken, &beside);
+
+	int r = worker_pin(daemon_slow_worker(repin->daemon), -1, &beside);
+
+	if (r < 0)
+		log_error("the slow worker cannot be kept off the CPUs of the others: %s",
+			  strerror(-r));
+}
+
 static void find_place(struct repin *repin, uint32_t index, const cpu_set_t *allowed)
 {
 	struct worker *worker = repin->daemon->workers[index];
 	int home = repin->home[index], before = worker_cpu(worker);
 	cpu_set_t taken;
 
-	CPU_ZERO(&taken);
-	for (uint32_t i = 0; i < repin->count; i++) {
-		int cpu = worker_cpu(repin->daemon->workers[i]);
-
-		if (i != index && cpu >= 0)
-			CPU_SET((unsigned)cpu, &taken);
-	}
+	taken_cpus(repin, index, &taken);
 
 	int cpu = placement_again(home, allowed, &taken);
 	int r = worker_pin(worker, cpu, allowed);
@@ -151,6 +171,7 @@ void repin_look(struct repin *repin)
 	}
 	if (moved) {
 		count(repin, &allowed);
+		place_slow(repin, &allowed);
 		look_again_later(repin);
 	}
 }
@@ -173,12 +194,14 @@ static void return_home(void *context)
 			log_notice("CPU %d is back, and worker %" PRIu32 " on it", repin->home[i],
 				   i);
 	}
+	place_slow(repin, &allowed);
 	look_again_later(repin);
 }
 
 int repin_create(struct daemon *daemon, const int *cpus, uint32_t count, struct repin **ret)
 {
 	struct repin *repin = calloc(1, sizeof(*repin) + count * sizeof(repin->home[0]));
+	cpu_set_t allowed;
 	int r;
 
 	if (!repin)
@@ -191,6 +214,8 @@ int repin_create(struct daemon *daemon, const int *cpus, uint32_t count, struct 
 		free(repin);
 		return r;
 	}
+	if (allowed_cpus(&allowed))
+		place_slow(repin, &allowed);
 	*ret = repin;
 	return 0;
 }

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -95,22 +94,11 @@ static bool nothing_to_do(struct worker *worker)
 	return true;
 }
 
-/* Before a sleep, which costs a system call anyway. */
-static void count_page_faults(struct worker *worker)
-{
-	struct rusage usage;
-
-	if (getrusage(RUSAGE_THREAD, &usage) == 0)
-		atomic_store_explicit(&worker->stats.page_faults,
-				      (uint64_t)(usage.ru_minflt + usage.ru_majflt),
-				      memory_order_relaxed);
-}
-
 static void sleep_in_ring(struct worker *worker)
 {
 	dmasync_ring_announce_sleep(&worker->page->sleeping);
 	if (nothing_to_do(worker)) {
-		count_page_faults(worker);
+		worker_count_faults(worker); /* a system call, as the sleep is */
 		worker_policy_sleep(worker);
 		counter_add(&worker->stats.sleeps, 1);
 		atomic_store_explicit(&worker->stats.busy, 0, memory_order_relaxed);
@@ -181,6 +169,8 @@ static void *worker_thread(void *argument)
 	worker->running = worker->start_error == 0;
 	if (worker->running)
 		worker->policy_error = worker_policy_begin(worker);
+	if (worker->running && worker->params.slow)
+		worker_slow_begin(worker);
 	sem_post(&start->running);
 	if (worker->running)
 		run(worker);
@@ -277,7 +267,7 @@ int worker_start(const struct worker_params *params, struct worker **ret)
 	populate(worker, sizeof *worker);
 	worker->params = *params;
 	atomic_init(&worker->cpu, params->cpu);
-	atomic_init(&worker->free, true);
+	atomic_init(&worker->free, !params->slow);
 	if (worker->params.count == 0)
 		worker->params.count = 1;
 	worker_tuned(worker);

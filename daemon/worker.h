@@ -33,6 +33,8 @@ enum worker_command_type {
 	/* what nobody asked for, in queue->event: the queue's own memory, not to be freed */
 	WORKER_QUEUE_BROKEN, /* queue: the client broke the ring's rules; text says how */
 	WORKER_FAULT,	     /* client: SIGBUS or SIGSEGV on its memory; that client is to go */
+	WORKER_QUEUE_MOVED,  /* in queue->move. queue: let go of, in the middle of its batch, for
+			      * the slow worker to go on with: worker_slow.c */
 };
 
 /*
@@ -50,7 +52,11 @@ struct worker_command {
 	uint32_t fence_timeout_ms;
 	uint64_t max_batch_lines, split_lines;
 	uint32_t share_barrier_lines, share_barrier_us;
-	int error;	  /* of the answer: 0 or a negative errno (ADD: -ENOMEM, -ENOSPC) */
+	uint32_t overruns_to_move;
+	int error; /* of the answer: 0 or a negative errno (ADD: -ENOMEM, -ENOSPC) */
+	/* REMOVE: the worker has no such queue. SYNC: not done; for the slow worker to go on with,
+	 * who is given it with this still set. */
+	bool elsewhere;
 	const char *text; /* BROKEN: a constant sentence */
 
 	/* SYNC: the batch, of class normal. The control thread fills client, uid, buffers, owner,
@@ -129,9 +135,12 @@ struct worker_params {
 	/* Batches wait for one barrier up to so many lines or microseconds; 0 lines: none does. */
 	uint32_t share_barrier_lines, share_barrier_us;
 	uint32_t fence_timeout_ms; /* of one batch; 0: waits as long as it takes */
-	struct mailbox *events;	   /* answers and events go here ... */
-	int events_fd;		   /* ... and this eventfd is then written */
-	struct helpers *helpers;   /* for DMA_BUF_IOCTL_SYNC */
+	uint32_t
+		overruns_to_move; /* of a connection's slices, then its queue moves; 0: none does */
+	bool slow;		  /* takes what others let go of; is nice, and lets go of nothing */
+	struct mailbox *events;	  /* answers and events go here ... */
+	int events_fd;		  /* ... and this eventfd is then written */
+	struct helpers *helpers;  /* for DMA_BUF_IOCTL_SYNC */
 };
 
 /*

@@ -83,7 +83,7 @@ static void behind_barrier(struct worker *worker, struct batch *batch, int cpu, 
 		batch->phase = BATCH_ISSUE;
 		cache_batch_rewind(&batch->cache);
 		worker_open_batch(worker, batch);
-		scheduler_add(&worker->scheduler, batch->flow, batch);
+		worker_resume_batch(worker, batch);
 		return;
 	}
 	batch->shared_by = shared > 1 ? shared : 0;

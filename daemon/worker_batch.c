@@ -112,7 +112,7 @@ static inline enum dmasync_ring_poll look_at_queue(struct worker *worker, struct
 	enum dmasync_ring_poll poll;
 
 	if (queue->batch.phase != BATCH_FREE || queue->broken || queue->stopping ||
-	    (queue->draining && queue->fetched == queue->drain_end))
+	    queue->batch.leaving || (queue->draining && queue->fetched == queue->drain_end))
 		return DMASYNC_RING_EMPTY;
 	poll = dmasync_ring_poll_submission(&queue->ring, queue->fetched);
 	return poll != DMASYNC_RING_EMPTY && has_room(worker, queue) ? poll : DMASYNC_RING_EMPTY;
@@ -360,21 +360,18 @@ static void run_slice(struct worker *worker, struct batch *batch)
  */
 void worker_run_batch(struct worker *worker, struct batch *batch)
 {
-	struct queue *queue = batch->queue; /* a SYNC message is gone when its batch completes */
-	uint64_t start_ns = worker->slice_end_ns;
+	struct worker_slice slice = {.start_ns = worker->slice_end_ns};
 
-	if (!batch->begun && batch->fetched_ns > start_ns)
-		start_ns = batch->fetched_ns;
+	if (!batch->begun && batch->fetched_ns > slice.start_ns)
+		slice.start_ns = batch->fetched_ns;
+	worker_slice_begins(worker, batch, &slice);
 	counter_add(&worker->stats.klass[batch->flow->klass].slices, 1);
 	worker->slice_end_ns = 0;
 	run_slice(worker, batch);
 	if (!worker->slice_end_ns)
 		worker->slice_end_ns = clock_ns();
-	if (worker->slice_end_ns - start_ns > worker->overrun_ns) {
-		counter_add(&worker->stats.slice_overruns, 1);
-		if (queue)
-			queue->overruns++;
-	}
+	if (worker->slice_end_ns - slice.start_ns > worker->overrun_ns)
+		worker_slice_overran(worker, batch, &slice);
 }
 
 void worker_finish_jobs(struct worker *worker)

@@ -92,6 +92,17 @@ int worker_client_add_queue(struct worker *worker, struct queue *queue)
 	return 0;
 }
 
+bool worker_client_has_queue(struct worker *worker, const struct client *client,
+			     const struct queue *queue)
+{
+	const struct worker_client *found = find(worker, client);
+	const struct queue *at = found ? found->queues : NULL;
+
+	while (at && at != queue) /* by its address: it may be another worker's by now */
+		at = at->next_of_client;
+	return at;
+}
+
 static void remove_queue(struct worker_client *client, struct queue *queue)
 {
 	if (queue->previous_of_client)
@@ -148,7 +159,7 @@ void worker_client_let_go(struct worker *worker, const struct batch *batch)
 {
 	struct worker_client *client = batch->client;
 
-	if (client->graces || client->stop || batch->cancelled ||
+	if (client->graces || client->stop || batch->cancelled || batch->leaving ||
 	    (batch->queue && batch->queue->remove))
 		worker_client_due(worker, client);
 }
@@ -212,18 +223,31 @@ static bool in_use(const struct queue *queue)
 	return queue->batch.phase != BATCH_FREE || queue->doorbell_armed;
 }
 
+/* The control thread's from the answers on. */
+static void settle_queue(struct worker *worker, struct worker_client *client, struct queue *queue)
+{
+	struct worker_command *remove = queue->remove;
+	bool removed = queue->stopping && !in_use(queue);
+
+	/* What is on its way to the slow worker is removed there, but for a client that has gone.
+	 */
+	if (!removed && (client->stop || !worker_queue_may_leave(queue)))
+		return;
+	remove_queue(client, queue);
+	worker_unlink_queue(worker, queue);
+	if (!removed)
+		worker_queue_leaves(worker, queue);
+	if (remove) {
+		remove->elsewhere = !removed;
+		worker_answer(worker, remove);
+	}
+}
+
 static void settle_queues(struct worker *worker, struct worker_client *client)
 {
 	for (struct queue *queue = client->queues, *next; queue; queue = next) {
 		next = queue->next_of_client;
-		if (!queue->stopping || in_use(queue))
-			continue;
-		struct worker_command *remove = queue->remove;
-
-		remove_queue(client, queue);
-		worker_unlink_queue(worker, queue); /* the control thread's from the answer on */
-		if (remove)
-			worker_answer(worker, remove);
+		settle_queue(worker, client, queue);
 	}
 }
 

@@ -52,6 +52,8 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 {
 	struct queue *queue = command->queue;
 
+	if (queue->moved)
+		worker_queue_comes(queue);
 	command->error = scheduler_attach(&worker->scheduler, &queue->flow, queue->klass,
 					  queue->uid, queue->client);
 	if (command->error == 0) {
@@ -79,7 +81,8 @@ static void add_queue(struct worker *worker, struct worker_command *command)
 		if (worker->queues)
 			worker->queues->previous = queue;
 		worker->queues = queue;
-		queue->linked = true;
+		if (queue->moved)
+			worker_batch_comes(worker, &queue->batch);
 	} else {
 		atomic_fetch_sub_explicit(&worker->queue_count, 1, memory_order_relaxed);
 	}
@@ -108,6 +111,7 @@ static void drain(struct worker *worker, struct worker_command *command)
 {
 	worker->stop = command;
 	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
+		worker_queue_stays(worker, queue);
 		queue->draining = true;
 		queue->drain_end = queue->fetched;
 		if (queue->batch.phase == BATCH_FENCE) {
@@ -124,6 +128,9 @@ static void drain(struct worker *worker, struct worker_command *command)
 
 static void start_sync(struct worker *worker, struct worker_command *command)
 {
+	bool comes = command->elsewhere;
+
+	command->elsewhere = false;
 	command->error = scheduler_attach(&worker->scheduler, &command->flow, DMASYNC_CLASS_NORMAL,
 					  command->uid, command->client);
 	if (command->error == 0) {
@@ -133,6 +140,8 @@ static void start_sync(struct worker *worker, struct worker_command *command)
 	}
 	if (command->error < 0)
 		worker_answer(worker, command);
+	else if (comes)
+		worker_batch_comes(worker, &command->batch);
 	else
 		worker_start_sync(worker, command);
 }
@@ -140,9 +149,13 @@ static void start_sync(struct worker *worker, struct worker_command *command)
 /* As many line operations as slice_us has room for, by the dearest of them. */
 void worker_tuned(struct worker *worker)
 {
-	const struct worker_params *params = &worker->params;
+	struct worker_params *params = &worker->params;
 	uint64_t dearest_ps = params->cache->clean_ps;
 
+	if (params->slow) { /* short slices: each may take long, and nobody waits for its answers */
+		params->spin_us = params->spin_min_us = 0;
+		params->slice_lines = SLICE_MIN;
+	}
 	if (params->cache->flush_ps > dearest_ps)
 		dearest_ps = params->cache->flush_ps;
 	if (params->simulated_ps > dearest_ps)
@@ -169,7 +182,10 @@ static void handle(struct worker *worker, struct worker_command *command)
 		add_queue(worker, command);
 		break;
 	case WORKER_QUEUE_REMOVE:
-		if (!command->queue->linked) { /* it could not be added: nothing to wait for */
+		/* It could not be added, or has left: it is not to be looked into. */
+		command->elsewhere =
+			!worker_client_has_queue(worker, command->client, command->queue);
+		if (command->elsewhere) {
 			worker_answer(worker, command);
 			break;
 		}
@@ -194,7 +210,6 @@ static void handle(struct worker *worker, struct worker_command *command)
 		worker->params.rt_share = command->rt_share;
 		worker->params.spin_us = command->spin_us;
 		worker->params.spin_min_us = command->spin_min_us;
-		worker_spin_tune(worker);
 		worker->params.slice_us = command->slice_us;
 		worker->params.slice_lines = command->slice_lines;
 		worker->params.normal_share = command->normal_share;
@@ -203,9 +218,11 @@ static void handle(struct worker *worker, struct worker_command *command)
 		worker->params.split_lines = command->split_lines;
 		worker->params.share_barrier_lines = command->share_barrier_lines;
 		worker->params.share_barrier_us = command->share_barrier_us;
+		worker->params.overruns_to_move = command->overruns_to_move;
 		worker->params.max_batch_lines = command->max_batch_lines;
 		worker->params.fence_timeout_ms = command->fence_timeout_ms;
 		worker_tuned(worker);
+		worker_spin_tune(worker);
 		worker_answer(worker, command);
 		break;
 	case WORKER_STOP:
@@ -213,6 +230,7 @@ static void handle(struct worker *worker, struct worker_command *command)
 		break;
 	case WORKER_QUEUE_BROKEN: /* only ever sent the other way */
 	case WORKER_FAULT:
+	case WORKER_QUEUE_MOVED:
 		break;
 	}
 }

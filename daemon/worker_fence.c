@@ -90,5 +90,5 @@ void worker_fence_polled(struct worker *worker, struct batch *batch, int result)
 	worker->fences--;
 	if (result < 0 && result != -ECANCELED && result != -EINTR && result != -EAGAIN)
 		batch->fence_error = result;
-	scheduler_add(&worker->scheduler, batch->flow, batch);
+	worker_resume_batch(worker, batch);
 }

@@ -107,6 +107,7 @@ struct worker {
 	uint64_t command_lines, command_entries; /* the same when no command was there */
 	uint64_t slice_end_ns;			 /* of the last slice */
 	uint64_t overrun_ns;			 /* a slice that takes longer is out of order */
+	uint64_t suspect_until_ns;		 /* faults of slices are counted; 0: they are not */
 	struct dmasync_ring_completion result;	 /* of the batch that ends; its reserved stay 0 */
 	bool settle;				 /* worker_settle() is due */
 	bool holding_cpu; /* unpinned, and bound to a CPU until the batch is through */
@@ -158,11 +159,42 @@ bool worker_split_begin(struct worker *worker, struct batch *batch); /* false: o
 void worker_split_slice(struct worker *worker, struct batch *batch); /* of our own batch */
 bool worker_split_help(struct worker *worker, bool busy); /* of another's; true: something done */
 void worker_split_cancel(struct batch *batch);		  /* of our own batch */
+void worker_split_again(struct batch *batch);		  /* the same: by one worker alone */
 void worker_split_ended(struct worker *worker);		  /* takes what is in `ended` */
 bool worker_split_is_asked(struct worker *worker);
 /* Helpers have the rest of a batch of ours, and cannot need long for it. */
 bool worker_split_is_awaited(const struct worker *worker);
 bool worker_split_close(struct worker *worker); /* helps no more; false: first comes its part */
+
+/* worker_slow.c: slices that overran, and who goes to the slow worker for them */
+struct worker_slice {
+	struct batch_owner *owner;
+	struct queue *queue; /* NULL: a SYNC message, gone when its batch completes */
+	uint64_t start_ns;
+	uint64_t faults; /* of this thread before it, where `counted` */
+	uint32_t syncs;	 /* in work before it */
+	bool counted;
+};
+void worker_slow_begin(struct worker *worker);	     /* of the thread that is to be slow */
+uint64_t worker_count_faults(struct worker *worker); /* of this thread; also into its stats */
+void worker_slice_begins(struct worker *worker, const struct batch *batch,
+			 struct worker_slice *slice);
+void worker_slice_overran(struct worker *worker, struct batch *batch,
+			  const struct worker_slice *slice);
+/* Took longer than it may. True: one too many of its connection. */
+bool worker_slice_counts(struct worker *worker, const struct worker_slice *slice, uint64_t end_ns);
+bool worker_batch_is_to_leave(struct worker *worker, struct batch *batch); /* when it resumes */
+void worker_batch_leaves(struct worker *worker, struct batch *batch);
+void worker_queue_stays(struct worker *worker, struct queue *queue); /* WORKER_STOP: no moves now */
+/* It waited for something else than its turn: back in line, or it may leave now. */
+void worker_resume_batch(struct worker *worker, struct batch *batch);
+/* Nothing of this worker holds the queue but its lists. */
+bool worker_queue_may_leave(const struct queue *queue);
+/* It is out of the lists: the control thread's from now on. */
+void worker_queue_leaves(struct worker *worker, struct queue *queue);
+/* What another worker has let go of: the queue before it is looked at, and then its batch. */
+void worker_queue_comes(struct queue *queue);
+void worker_batch_comes(struct worker *worker, struct batch *batch);
 
 /* worker_commands.c: what the control thread asks for */
 void worker_tuned(struct worker *worker);	    /* params were changed */
@@ -177,6 +209,8 @@ int worker_client_add_sync(struct worker *worker, struct worker_command *command
 void worker_sync_done(struct worker *worker, struct worker_command *command);
 void worker_client_grace(struct worker *worker, struct worker_command *command);
 void worker_client_stop(struct worker *worker, struct worker_command *command);
+bool worker_client_has_queue(struct worker *worker, const struct client *client,
+			     const struct queue *queue);
 void worker_client_let_go(struct worker *worker, const struct batch *batch); /* it is FREE */
 void worker_client_due(struct worker *worker, struct worker_client *client);
 void worker_clients_cancel_fences(struct worker *worker); /* SYNC batches that wait for one */

@@ -30,6 +30,7 @@ enum split_flag {
 	SPLIT_FAULT = 1u << 1,	 /* a line operation has faulted */
 	SPLIT_CHANGED = 1u << 2, /* a CPU changed between opening fence and barrier */
 	SPLIT_MIXED = 1u << 3,	 /* a helper's barrier waited for lines of its own batches */
+	SPLIT_OVERRAN = 1u << 4, /* a part of it took too long: no longer shared */
 };
 
 /* Stands in `help` of a worker that has ended: no batch is there. */
@@ -149,7 +150,7 @@ static void end_batch(struct worker *worker, struct batch *batch)
 		worker_fault_batch(worker, batch);
 		return;
 	}
-	if (flags & SPLIT_CHANGED) {
+	if (flags & (SPLIT_CHANGED | SPLIT_OVERRAN)) {
 		/*
 		 * Which chunks that CPU had issued is not known any more: the whole batch again,
 		 * and this time the home worker alone, who can hold on to its CPU.
@@ -161,7 +162,9 @@ static void end_batch(struct worker *worker, struct batch *batch)
 		cache_batch_rewind(&batch->cache);
 		worker_open_batch(worker, batch);
 		worker->slice_end_ns = batch->end_ns; /* no slice has lasted since */
-		scheduler_add(&worker->scheduler, batch->flow, batch);
+		if (flags & SPLIT_OVERRAN)
+			worker_batch_is_to_leave(worker, batch);
+		worker_resume_batch(worker, batch);
 		return;
 	}
 	if (flags & SPLIT_MIXED)
@@ -324,6 +327,11 @@ void worker_split_cancel(struct batch *batch)
 	set_flags(batch, SPLIT_STOP);
 }
 
+void worker_split_again(struct batch *batch)
+{
+	set_flags(batch, SPLIT_STOP | SPLIT_OVERRAN);
+}
+
 /* ---- helper ---- */
 
 /*
@@ -399,7 +407,16 @@ bool worker_split_help(struct worker *worker, bool busy)
 	if (!worker->part.open)
 		open_part(worker);
 
+	struct worker_slice slice = {.start_ns = clock_ns()};
+
+	worker_slice_begins(worker, batch, &slice);
+
 	uint64_t lines = issue_chunk(worker, batch, &chunk, budget);
+	uint64_t end_ns = clock_ns();
+
+	if (end_ns - slice.start_ns > worker->overrun_ns &&
+	    worker_slice_counts(worker, &slice, end_ns))
+		worker_split_again(batch);
 
 	worker->unfinished_lines += lines;
 	worker->work_lines += lines;

@@ -208,7 +208,7 @@ static bool arm(struct worker *worker)
 	}
 	for (struct queue *queue = worker->queues; queue; queue = queue->next) {
 		if (queue->doorbell_armed || queue->doorbell_closed || queue->stopping ||
-		    queue->broken)
+		    queue->broken || queue->batch.leaving)
 			continue;
 		struct io_uring_sqe *sqe = get_sqe(worker);
 

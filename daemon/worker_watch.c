@@ -84,7 +84,7 @@ static void aim(struct worker *worker, struct queue *queue)
 	watch->word = &nothing;
 	watch->seen = nothing;
 	if (queue->batch.phase != BATCH_FREE || queue->broken || queue->stopping ||
-	    (queue->draining && queue->fetched == queue->drain_end))
+	    queue->batch.leaving || (queue->draining && queue->fetched == queue->drain_end))
 		return;
 	if (queue->completed - queue->completions_read < queue->ring.depth)
 		watch->word =

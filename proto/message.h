@@ -211,6 +211,7 @@ struct dmasync_stats_reply {
 	uint64_t barriers_shared; /* 368: of barriers: more than one batch waited behind it */
 	uint64_t page_faults;	  /* 376: of the workers' threads, when each last went to sleep */
 	uint64_t realtime_drops; /* 384: SCHED_FIFO lost by a worker for using more than rt_share */
+	uint64_t moved_queues;	 /* 392: queues and SYNC batches that went to the slow worker */
 };
 
 /* Log-linear histogram: daemon/histogram.h has the arithmetic and PROTOCOL.md the formula. */
@@ -264,6 +265,8 @@ struct dmasync_client_record {
 	uint32_t requests;	      /* 124: unanswered */
 	uint32_t answers;	      /* 128: kept because it does not read */
 	uint32_t watches;	      /* 132 */
+	uint32_t moved_queues; /* 136: its queues and SYNC batches that went to the slow worker */
+	uint32_t reserved;     /* 140: 0 */
 };
 
 #define DMASYNC_CLIENTS_PAGE 256u
@@ -386,10 +389,10 @@ struct dmasync_probe_reply {
 	uint32_t flags;			   /* 120: DMASYNC_BUFFER_GUARANTEE */
 	int32_t error; /* 124: what BUFFER_ADD would answer; 0: it would succeed */
 	uint64_t size; /* 128 */
-	char exporter[DMASYNC_NAME_SIZE]; /* 136 */
-	char why[DMASYNC_TEXT_SIZE];	  /* 168: a sentence */
-	uint32_t errata;		  /* 400: DMASYNC_ERRATUM_* in force */
-	uint32_t reserved;		  /* 404: 0 */
+	char exporter[DMASYNC_NAME_SIZE];  /* 136 */
+	char why[DMASYNC_TEXT_SIZE];	   /* 168: a sentence */
+	uint32_t errata;		   /* 400: DMASYNC_ERRATUM_* in force */
+	uint32_t reserved;		   /* 404: 0 */
 	char loop_text[DMASYNC_TEXT_SIZE]; /* 408: about it; for epoll, why it is not io_uring */
 };
 
@@ -410,11 +413,11 @@ static_assert(sizeof(struct dmasync_queue_create_reply) == 40, "message layout")
 static_assert(sizeof(struct dmasync_queue_remove) == 24, "message layout");
 static_assert(sizeof(struct dmasync_sync_request) == 32, "message layout");
 static_assert(sizeof(struct dmasync_sync_reply) == 144, "message layout");
-static_assert(sizeof(struct dmasync_stats_reply) == 392, "message layout");
+static_assert(sizeof(struct dmasync_stats_reply) == 400, "message layout");
 static_assert(sizeof(struct dmasync_histogram) == 24, "message layout");
 static_assert(sizeof(struct dmasync_histogram_reply) == 48 + 8 * 592, "message layout");
 static_assert(sizeof(struct dmasync_clients) == 24, "message layout");
-static_assert(sizeof(struct dmasync_client_record) == 136, "message layout");
+static_assert(sizeof(struct dmasync_client_record) == 144, "message layout");
 static_assert(sizeof(struct dmasync_clients_reply) == 24, "message layout");
 static_assert(sizeof(struct dmasync_users) == 24, "message layout");
 static_assert(sizeof(struct dmasync_user_record) == 64, "message layout");

@@ -35,8 +35,9 @@
 #define DMASYNC_RING_MAX_UNITS 131072u /* 65536 strided entries, 2 MiB */
 
 /*
- * One page at the start of the memfd. The daemon writes the constants once and never reads them
- * back; the client writes completions_read and client_sleeping.
+ * One page at the start of the memfd. The daemon writes the constants once, and ring_always when
+ * another worker takes the queue over, and reads neither back; the client writes completions_read
+ * and client_sleeping.
  */
 struct dmasync_ring_header {
 	uint32_t magic;		     /*   0: DMASYNC_RING_MAGIC */
@@ -48,7 +49,8 @@ struct dmasync_ring_header {
 	uint32_t completions_offset; /*  24 */
 	uint32_t size;		     /*  28: bytes of the memfd */
 	uint32_t start;		     /*  32: DMASYNC_RING_START */
-	uint32_t reserved0[23];	     /*  36 */
+	uint32_t ring_always;	   /*  36: the worker writes: 1 once it is not the worker page's */
+	uint32_t reserved0[22];	   /*  40 */
 	uint32_t completions_read; /* 128: client writes: position of the next unread completion */
 	uint32_t reserved1[31];	   /* 132 */
 	uint32_t client_sleeping;  /* 256: 1 while the client wants a notification */

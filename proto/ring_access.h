@@ -397,6 +397,39 @@ static inline int dmasync_ring_is_sleeping(const uint32_t *flag)
 	return RING_LOAD_RELAXED(flag) != 0;
 }
 
+/*
+ * Worker that takes a queue over from another one, before it first looks at the ring: the page that
+ * the client was given tells it no more whether its worker sleeps, so it is to ring after every
+ * submission. Never taken back. The worker does not sleep without dmasync_ring_announce_sleep() and
+ * a look at the ring after it: the fence in there orders this store, too, before that look, and
+ * pairs with the one in dmasync_ring_wants_doorbell(). So either the worker sees the new seq, or
+ * the client sees this word and rings. A byte that the worker before has taken from the pipe is of
+ * a submission that came before; it let go of the ring after that, and this worker sees the seq.
+ */
+static inline void dmasync_ring_announce_move(uint32_t *ring_always)
+{
+	RING_STORE_RELAXED(ring_always, 1);
+}
+
+/*
+ * Client: has its queue gone to another worker than that of its page? Then it is no use to look
+ * where that one is, or to wait for it awake. Nothing is ordered by this look.
+ */
+static inline int dmasync_ring_was_moved(const struct dmasync_ring *ring)
+{
+	return RING_LOAD_RELAXED(&ring->header->ring_always) != 0;
+}
+
+/*
+ * Client, queue's thread, after its submission: must the worker be rung for? One fence for both
+ * looks; it pairs with the one in dmasync_ring_announce_sleep().
+ */
+static inline int dmasync_ring_wants_doorbell(const struct dmasync_ring *ring,
+					      const uint32_t *worker_sleeping)
+{
+	return dmasync_ring_is_sleeping(worker_sleeping) || dmasync_ring_was_moved(ring);
+}
+
 /* Publisher with a writable flag: true for exactly one caller per announcement, who signals. */
 static inline int dmasync_ring_take_sleeper(uint32_t *flag)
 {

@@ -26,6 +26,7 @@ static void add_json(json *array, const struct dmasync_client_record *record)
 	json_add_uint(client, "queues", record->queues);
 	json_add_uint(client, "realtime_queues", record->realtime_queues);
 	json_add_uint(client, "bulk_queues", record->bulk_queues);
+	json_add_uint(client, "moved_queues", record->moved_queues);
 	json_add_uint(client, "queue_bytes", record->queue_bytes);
 	json_add_uint(client, "files", record->files);
 	json_add_uint(client, "maps", record->maps);
@@ -53,6 +54,7 @@ static void add_row(struct table *table, const struct dmasync_client_record *rec
 	table_cell(table, "%u", record->queues);
 	table_cell(table, "%u", record->realtime_queues);
 	table_cell(table, "%u", record->bulk_queues);
+	table_cell(table, "%u", record->moved_queues);
 	table_cell(table, "%" PRIu64, record->batches);
 	table_cell(table, "%" PRIu64, record->failed);
 	table_cell(table, "%" PRIu64, record->lines);
@@ -102,9 +104,9 @@ int cmd_clients(struct ctl *ctl, int argc, char **argv)
 			 "done. This\n"
 			 "command is a client too and lists itself.\n",
 	};
-	static const char *const heads[] = {"id",     "pid",	"user",	    "name", "buffers",
-					    "mapped", "queues", "realtime", "bulk", "batches",
-					    "failed", "lines",	"connected"};
+	static const char *const heads[] = {"id",      "pid",	 "user",     "name",	 "buffers",
+					    "mapped",  "queues", "realtime", "bulk",	 "moved",
+					    "batches", "failed", "lines",    "connected"};
 	struct dmasync *_connection_ ds = NULL;
 	struct table *_table_ table = NULL;
 	json *array = NULL;
@@ -116,7 +118,7 @@ int cmd_clients(struct ctl *ctl, int argc, char **argv)
 	if (ctl->json)
 		array = json_new_array();
 	else
-		table = table_new("rrllrrrrrrrrr");
+		table = table_new("rrllrrrrrrrrrr");
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
 		table_cell(table, "%s", heads[i]);
 

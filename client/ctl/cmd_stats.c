@@ -45,6 +45,7 @@ static const struct total totals[] = {
 	{"faults",        "client memory that went away",       offsetof(struct dmasync_stats_reply, faults)},
 	{"worker_sleeps", "times a worker went to sleep",       offsetof(struct dmasync_stats_reply, worker_sleeps)},
 	{"slice_overruns", "slices that took far too long",    offsetof(struct dmasync_stats_reply, slice_overruns)},
+	{"moved_queues", "queues and SYNC batches that went to the slow worker", offsetof(struct dmasync_stats_reply, moved_queues)},
 	{"page_faults",   "of the workers, to their last sleep", offsetof(struct dmasync_stats_reply, page_faults)},
 	{"realtime_drops", "SCHED_FIFO lost, over rt_share",    offsetof(struct dmasync_stats_reply, realtime_drops)},
 	{"connections",   "accepted",                           offsetof(struct dmasync_stats_reply, connections)},

@@ -198,8 +198,8 @@ static void test_unknown_keys(void **state)
 		"[daemon]\ncolour = red\n",
 		":2: unknown key colour in [daemon]; its keys are socket workers cpus "
 		"policy priority rt_share loop spin_us spin_min_us "
-		"slice_us slice_lines normal_share bulk_share split_lines share_barrier "
-		"share_barrier_lines share_barrier_us log_level "
+		"slice_us slice_lines normal_share bulk_share overruns_to_move split_lines "
+		"share_barrier share_barrier_lines share_barrier_us log_level "
 		"observer_group realtime_group allow_simulated helper_threads fence_timeout_ms "
 		"second_pass stop_timeout_ms");
 	assert_refused("[deamon]\nspin_us = 1\n",

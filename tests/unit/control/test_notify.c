@@ -178,28 +178,35 @@ static void test_watchdog(void **state)
 
 	assert_int_equal(worker_start(&params, &worker), 0);
 	fixture->daemon.workers = &worker;
-	fixture->daemon.worker_count = 1;
+	fixture->daemon.worker_count = fixture->daemon.ordinary_count = 1;
 	while (*received(fixture))
 		;
 	run_ms(fixture, 100);
 	assert_string_equal(received(fixture), "WATCHDOG=1");
-	fixture->daemon.worker_count = 0;
+	fixture->daemon.worker_count = fixture->daemon.ordinary_count = 0;
 	worker_post(worker, &stop);
 	worker_join(worker);
 }
 
-/* One that has work and does not move: no sign of life, until it moves. It has no thread. */
+/*
+ * One that has work and does not move: no sign of life, until it moves. The slow one may stand
+ * still as long as its clients like. They have no threads.
+ */
 static void test_watchdog_stuck(void **state)
 {
 	struct fixture *fixture = *state;
-	struct worker *worker = calloc(1, sizeof(*worker));
+	struct worker *worker = calloc(1, sizeof(*worker)), *slow = calloc(1, sizeof(*slow));
+	struct worker *workers[] = {worker, slow};
 
 	assert_non_null(worker);
+	assert_non_null(slow);
+	atomic_store(&slow->stats.busy, 1);
 	setenv("WATCHDOG_USEC", "20000", 1);
 	atomic_store(&worker->stats.alive, 1);
 	atomic_store(&worker->stats.busy, 1);
-	fixture->daemon.workers = &worker;
-	fixture->daemon.worker_count = 1;
+	fixture->daemon.workers = workers;
+	fixture->daemon.ordinary_count = 1;
+	fixture->daemon.worker_count = 2;
 	create(fixture);
 	run_ms(fixture, 50); /* the first look sees it move, the next ones do not */
 	assert_string_equal(received(fixture), "WATCHDOG=1");
@@ -214,6 +221,7 @@ static void test_watchdog_stuck(void **state)
 	run_ms(fixture, 100);
 	assert_string_equal(received(fixture), "WATCHDOG=1");
 	assert_string_equal(received(fixture), "WATCHDOG=1");
+	free(slow);
 	free(worker);
 }
 

@@ -183,6 +183,7 @@ static const struct dmasync_stats_reply stats_reply = {
 	.realtime_workers = 50,
 	.page_faults = 51,
 	.realtime_drops = 52,
+	.moved_queues = 53,
 };
 static const struct dmasync_histogram_reply histogram_reply = {
 	REPLY(sizeof histogram_reply, HISTOGRAM),  .phase = DMASYNC_PHASE_BARRIER,
@@ -214,7 +215,8 @@ static const struct {
 		     .places = 64,
 		     .requests = 1,
 		     .answers = 2,
-		     .watches = 1},
+		     .watches = 1,
+		     .moved_queues = 4},
 		    {.id = 2, .pid = 4712, .uid = 1000, .name = "consumer"}},
 };
 

@@ -41,7 +41,7 @@
 	F(s, class_waited_entries) F(s, users) F(s, files) F(s, maps) \
 	F(s, places) F(s, requests) F(s, answers) F(s, watches) F(s, realtime_workers) F(s, queue_bytes) \
 	F(s, messages) F(s, over_limit) F(s, sum_errors) F(s, batches_split) F(s, parts) \
-	F(s, barriers_shared) F(s, page_faults) F(s, realtime_drops)
+	F(s, barriers_shared) F(s, page_faults) F(s, realtime_drops) F(s, moved_queues)
 #define LAYOUT_dmasync_histogram(F, s) F(s, header) F(s, phase) F(s, reserved)
 #define LAYOUT_dmasync_histogram_reply(F, s) \
 	F(s, header) F(s, phase) F(s, buckets) F(s, count) F(s, max_ns) F(s, sum_ns) F(s, bucket)
@@ -50,7 +50,7 @@
 	F(s, id) F(s, pid) F(s, uid) F(s, buffers) F(s, queues) F(s, mapped_bytes) F(s, batches) \
 	F(s, failed) F(s, lines) F(s, connected_ns) F(s, name) F(s, realtime_queues) \
 	F(s, bulk_queues) F(s, queue_bytes) F(s, files) F(s, maps) F(s, places) \
-	F(s, requests) F(s, answers) F(s, watches)
+	F(s, requests) F(s, answers) F(s, watches) F(s, moved_queues) F(s, reserved)
 #define LAYOUT_dmasync_clients_reply(F, s) F(s, header) F(s, count) F(s, reserved)
 #define LAYOUT_dmasync_users(F, s) F(s, header) F(s, from) F(s, reserved)
 #define LAYOUT_dmasync_user_record(F, s) \
@@ -74,7 +74,7 @@
 	F(s, loop_text)
 #define LAYOUT_dmasync_ring_header(F, s) \
 	F(s, magic) F(s, layout) F(s, depth) F(s, units) F(s, submissions_offset) \
-	F(s, units_offset) F(s, completions_offset) F(s, size) F(s, start) F(s, reserved0) \
+	F(s, units_offset) F(s, completions_offset) F(s, size) F(s, start) F(s, ring_always) F(s, reserved0) \
 	F(s, completions_read) F(s, reserved1) F(s, client_sleeping) F(s, reserved2)
 #define LAYOUT_dmasync_unit(F, s) F(s, word) F(s, length) F(s, offset)
 #define LAYOUT_dmasync_unit_rows(F, s) F(s, rows) F(s, reserved) F(s, stride)

@@ -24,6 +24,7 @@ static const struct named all[] = {
 	{"notification", &scenario_notification},
 	{"both", &scenario_both},
 	{"one signal", &scenario_one_signal},
+	{"move", &scenario_move},
 };
 
 static const struct {
@@ -40,6 +41,8 @@ static const struct {
 	{{SIM_NO_FENCE, "dmasync_ring_announce_sleep"}, &scenario_notification},
 	{{SIM_NO_FENCE, "dmasync_ring_is_sleeping"}, &scenario_notification},
 	{{SIM_NO_FENCE, "dmasync_ring_is_sleeping"}, &scenario_two_clients},
+	{{SIM_NO_FENCE, "dmasync_ring_announce_sleep"}, &scenario_move},
+	{{SIM_NO_FENCE, "dmasync_ring_is_sleeping"}, &scenario_move},
 	{{SIM_SPLIT_EXCHANGE, "dmasync_ring_take_sleeper"}, &scenario_one_signal},
 };
 
@@ -68,6 +71,8 @@ static const struct {
 	{RULE_ROOM_FOR_THE_COMPLETION, "room for the completion", &scenario_completions},
 	{RULE_READ_BEFORE_REUSE, "read before reuse", &scenario_transfer},
 	{RULE_INDEX_BEFORE_REUSE, "index before reuse", &scenario_transfer},
+	{RULE_MOVE_BEFORE_SLEEP, "move before sleep", &scenario_move},
+	{RULE_RING_WHEN_MOVED, "ring when moved", &scenario_move},
 };
 
 static const char *mutation_name(enum sim_mutation mutation)

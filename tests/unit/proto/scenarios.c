@@ -11,7 +11,7 @@ enum broken_rule broken_rule;
 
 /* Addresses only: the simulator keeps the contents. */
 static _Alignas(DMASYNC_RING_PAGE) char memory[4 * DMASYNC_RING_PAGE];
-static struct dmasync_worker_page page;
+static struct dmasync_worker_page page, other_page;
 static struct dmasync_ring ring;
 
 static bool rule(enum broken_rule which)
@@ -39,7 +39,9 @@ static void attach(uint32_t depth, uint32_t units)
 		sim_location(&ring.submissions[i].seq, 4, true, false);
 		sim_location(&ring.completions[i].seq, 4, true, false);
 	}
+	sim_location(&ring.header->ring_always, 4, true, false);
 	sim_location(&page.sleeping, 4, true, false);
+	sim_location(&other_page.sleeping, 4, true, false);
 }
 
 static void set_up_words(void)
@@ -451,4 +453,38 @@ const struct sim_scenario scenario_one_signal = {
 	.set_up = set_up_words,
 	.thread = {one_announcement, first_publisher, second_publisher},
 	.at_end = at_most_one,
+};
+
+/* ---- a queue that goes to another worker ---- */
+
+static void submit_to_moved(uint32_t n)
+{
+	struct dmasync_submission submission = {.user_data = n};
+	const uint32_t *sleeping = &page.sleeping;
+
+	dmasync_ring_submit(&ring, position_of(n), &submission);
+	if (rule(RULE_RING_WHEN_MOVED) ? dmasync_ring_wants_doorbell(&ring, sleeping)
+				       : dmasync_ring_is_sleeping(sleeping))
+		sim_signal(0);
+}
+
+static void moved_client(void)
+{
+	submit_to_moved(0);
+	submit_to_moved(1);
+}
+
+static void second_worker(void)
+{
+	if (rule(RULE_MOVE_BEFORE_SLEEP))
+		dmasync_ring_announce_move(&ring.header->ring_always);
+	sleep_until(submission_ready, 0, &other_page.sleeping, 0);
+	if (!rule(RULE_MOVE_BEFORE_SLEEP))
+		dmasync_ring_announce_move(&ring.header->ring_always);
+	sleep_until(submission_ready, 1, &other_page.sleeping, 0);
+}
+
+const struct sim_scenario scenario_move = {
+	.set_up = set_up_words,
+	.thread = {moved_client, second_worker},
 };

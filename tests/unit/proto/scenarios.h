@@ -23,6 +23,8 @@ extern const struct sim_scenario scenario_notification;
 extern const struct sim_scenario scenario_both;
 /* Two publishers, one announcement: one signal. */
 extern const struct sim_scenario scenario_one_signal;
+/* A worker takes a queue over whose client looks at the page of another one, who is awake. */
+extern const struct sim_scenario scenario_move;
 
 /* Rules that a user of ring_access.h must keep; each broken on purpose. */
 enum broken_rule {
@@ -34,6 +36,8 @@ enum broken_rule {
 	RULE_READ_BEFORE_REUSE,	      /* submits over a batch whose completion it has not read */
 	RULE_INDEX_BEFORE_REUSE,      /* stores the read index after the slot's next submission */
 	RULE_CHECK_FOR_SLEEPER,	      /* publishes and does not look at the flag */
+	RULE_MOVE_BEFORE_SLEEP,	      /* takes a queue over and says so after the last look */
+	RULE_RING_WHEN_MOVED,	      /* looks at the worker's page alone */
 };
 
 extern enum broken_rule broken_rule;

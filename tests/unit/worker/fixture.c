@@ -87,8 +87,11 @@ static void record_complete(bool flushed)
 	record(flushed ? TRACE_COMPLETE_FLUSHED : TRACE_COMPLETE, 0);
 }
 
+/* The last one is slow where params say so. */
 static void start(struct fixture *fixture, uint32_t workers, struct worker_params params)
 {
+	uint32_t ordinary = workers - params.slow;
+
 	*fixture = (struct fixture){
 		.cache =
 			{
@@ -136,10 +139,13 @@ static void start(struct fixture *fixture, uint32_t workers, struct worker_param
 	params.events_fd = fixture->events_fd;
 	params.helpers = fixture->helpers;
 	params.count = workers;
-	params.peers = workers > 1 ? fixture->workers : NULL;
 	fixture->params = params;
 	for (params.index = 0; params.index < workers; params.index++) {
-		if (workers > 1) {
+		params.slow = params.index >= ordinary;
+		params.peers = ordinary > 1 && !params.slow ? fixture->workers : NULL;
+		if (params.slow) {
+			params.cpu = -1;
+		} else if (ordinary > 1) {
 			do
 				cpu = (cpu + 1) % CPU_SETSIZE;
 			while (!CPU_ISSET((unsigned)cpu, &cpus));
@@ -167,6 +173,20 @@ void fixture_start_shared(struct fixture *fixture, uint32_t workers, uint32_t sp
 				     .slice_lines = slice_lines,
 				     .split_lines = split_lines,
 				     .cpu = -1});
+}
+
+void fixture_start_slow(struct fixture *fixture, uint32_t ordinary, uint32_t slice_lines,
+			uint64_t split_lines, uint32_t overruns_to_move)
+{
+	assert_in_range(ordinary, 1, FIXTURE_WORKERS - 1);
+	start(fixture, ordinary + 1,
+	      (struct worker_params){.slice_lines = slice_lines,
+				     .split_lines = split_lines,
+				     .overruns_to_move = overruns_to_move,
+				     .slow = true,
+				     .cpu = -1});
+	/* Whose faults are counted is not to be the trace itself. */
+	memset(trace.event, 0, (1u << 16) * sizeof *trace.event);
 }
 
 void fixture_stop(struct fixture *fixture)
@@ -329,7 +349,7 @@ struct dmasync_unit entry(uint32_t handle, enum dmasync_sync sync, enum dmasync_
 
 void ring_if_asleep(struct client_queue *queue)
 {
-	if (dmasync_ring_is_sleeping(&queue->page->sleeping)) {
+	if (dmasync_ring_wants_doorbell(&queue->ring, &queue->page->sleeping)) {
 		ssize_t n = write(queue->fds[DMASYNC_QUEUE_DOORBELL], "", 1);
 
 		(void)n;

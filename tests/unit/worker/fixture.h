@@ -86,6 +86,9 @@ void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lin
  */
 void fixture_start_shared(struct fixture *fixture, uint32_t workers, uint32_t spin_us,
 			  uint32_t slice_lines, uint64_t split_lines);
+/* The same, and behind them one that takes what has overrun; the test hands it over. */
+void fixture_start_slow(struct fixture *fixture, uint32_t ordinary, uint32_t slice_lines,
+			uint64_t split_lines, uint32_t overruns_to_move);
 void fixture_stop(struct fixture *fixture);
 
 void queue_open(struct fixture *fixture, struct client_queue *queue, uint32_t depth, uint32_t units,

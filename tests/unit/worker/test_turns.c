@@ -540,7 +540,7 @@ static void a_sync_message_waits_for_one_slice(void **state)
 
 /* ---- slices that overrun ---- */
 
-static void a_slice_that_overruns_marks_its_queue(void **state)
+static void a_slice_that_overruns_is_counted(void **state)
 {
 	struct dmasync_ring_completion completion;
 	struct client_queue other;
@@ -552,7 +552,6 @@ static void a_slice_that_overruns_marks_its_queue(void **state)
 	submit_lines(&other, 0, 200);
 	reap(&other, &completion);
 	post_and_wait(&fixture, WORKER_BUFFER_GRACE, NULL, CLIENT);
-	assert_true(other.queue->overruns >= 1);
 	assert_true(worker_stats(fixture.worker)->slice_overruns >= 1);
 	queue_release(&fixture, &other);
 }
@@ -572,7 +571,7 @@ int main(void)
 		CASE(a_batch_among_many_idle_queues_is_found),
 		CASE(a_batch_does_not_wait_for_its_own_queue),
 		CASE(a_sync_message_waits_for_one_slice),
-		CASE(a_slice_that_overruns_marks_its_queue),
+		CASE(a_slice_that_overruns_is_counted),
 	};
 
 	return cmocka_run_group_tests_name("worker-turns", tests, NULL, NULL);
