@@ -7,7 +7,7 @@
 
 #include "tests/hostile/target.h"
 
-enum { SIZE = 16 << 20, DEPTH = 16, QUEUES = 8, CONNECTIONS = 4, ENTRIES = 65536 };
+enum { SIZE = 16 << 20, DEPTH = 16, QUEUES = 8, CONNECTIONS = 4, ENTRIES = 65536, CROWD = 16 };
 
 static void keep_full(struct raw_queue *queue, const struct dmasync_unit *units, uint32_t count)
 {
@@ -103,7 +103,37 @@ ATTACK(from_many_bulk_queues, .connections = CONNECTIONS, .queues = CONNECTIONS 
 	from_many_queues(attack, DMASYNC_CLASS_BULK, 100);
 }
 
+/* Hundreds of queues with a line each: nobody's is forgotten among them. */
+ATTACK(from_hundreds_of_queues, .connections = CROWD, .queues = CROWD * CROWD)
+{
+	static struct target targets[CROWD];
+	static struct raw_queue queues[CROWD][CROWD];
+	uint64_t from = others_rounds(attack);
+
+	for (uint32_t i = 0; i < CROWD; i++) {
+		raw_open(&targets[i].raw, attack->socket);
+		raw_memory_alloc(&targets[i].memory, &targets[i].raw, 4096);
+		for (uint32_t k = 0; k < CROWD; k++)
+			raw_queue_open(&queues[i][k], &targets[i].raw, 2, 2);
+	}
+	while (others_rounds(attack) < from + 40) {
+		for (uint32_t i = 0; i < CROWD; i++) {
+			struct dmasync_unit unit = target_unit(&targets[i], 0, LINE);
+
+			for (uint32_t k = 0; k < CROWD; k++)
+				keep_full(&queues[i][k], &unit, 1);
+		}
+	}
+	for (uint32_t i = 0; i < CROWD; i++) {
+		for (uint32_t k = 0; k < CROWD; k++)
+			raw_queue_close(&queues[i][k]);
+		raw_memory_free(&targets[i].memory);
+		raw_close(&targets[i].raw);
+	}
+}
+
 static const struct harness_case cases[] = {
+	HARNESS_CASE(from_hundreds_of_queues),
 	HARNESS_CASE(the_largest_batch_again_and_again),
 	HARNESS_CASE(the_most_entries_again_and_again),
 	HARNESS_CASE(from_many_normal_queues),

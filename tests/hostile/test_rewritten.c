@@ -29,13 +29,29 @@ struct rewriter {
 	bool submissions;
 };
 
+static void store_words(void *at, const void *from, size_t size)
+{
+	for (size_t i = 0; i < size / 4; i++) {
+		uint32_t word;
+
+		memcpy(&word, (const char *)from + 4 * i, 4);
+		__atomic_store_n((uint32_t *)at + i, word, __ATOMIC_RELAXED);
+	}
+}
+
 static void store_unit(struct dmasync_unit *at, const struct dmasync_unit *unit)
 {
-	uint32_t words[4];
+	store_words(at, unit, sizeof *unit);
+}
 
-	memcpy(words, unit, sizeof words);
-	for (int i = 0; i < 4; i++)
-		__atomic_store_n((uint32_t *)(void *)at + i, words[i], __ATOMIC_RELAXED);
+/* As dmasync_ring_submit(), but the other thread writes there as well. */
+static void submit(struct raw_queue *queue, struct dmasync_submission *submission)
+{
+	uint32_t position = queue->submitted++;
+	struct dmasync_submission *slot = &queue->ring.submissions[position & (DEPTH - 1)];
+
+	store_words(&slot->flags, &submission->flags, sizeof *slot - sizeof slot->seq);
+	__atomic_store_n(&slot->seq, position, __ATOMIC_RELEASE);
 }
 
 static struct dmasync_unit good(const struct target *target, uint32_t i)
@@ -123,7 +139,7 @@ static void rewrite_while_it_runs(struct attack *attack, bool submissions)
 			.unit_count = 1 + attack_random() % UNITS,
 		};
 
-		dmasync_ring_submit(&target.queue.ring, target.queue.submitted++, &submission);
+		submit(&target.queue, &submission);
 		raw_wait(&target.queue, &done);
 		succeeded += done.status == 0;
 		failed += done.status < 0;
