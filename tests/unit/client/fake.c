@@ -101,7 +101,8 @@ static void send_reply(struct fake *fake, int mode, void *reply, size_t size, in
 		pthread_mutex_lock(&fake->lock);
 		memcpy(fake->late, packet, size);
 		fake->late_size = size;
-		memcpy(fake->late_fds, fds, n * sizeof *fds);
+		for (size_t i = 0; i < n; i++)
+			fake->late_fds[i] = fds[i];
 		fake->late_fd_count = n;
 		pthread_mutex_unlock(&fake->lock);
 		return;
