@@ -231,6 +231,9 @@ static uint32_t buffer_unlink(struct dmasync_buffer *buffer)
 			break;
 		}
 	}
+	/* A daemon that is just taking over may know it already. */
+	if (ds->link.state == LINK_REGISTERING && buffer->attempt == ds->link.cookie)
+		control_forget_buffer(ds, buffer->handle);
 	life = control_life(ds);
 	pthread_mutex_unlock(&ds->request_lock);
 	return life;

@@ -270,6 +270,16 @@ static int receive_packet(struct dmasync *ds, struct packet *packet, int64_t dea
 	}
 }
 
+void control_forget_buffer(struct dmasync *ds, uint32_t handle)
+{
+	struct dmasync_buffer_remove request = {
+		.header = {sizeof request, DMASYNC_OP_BUFFER_REMOVE, 0, ++ds->cookie},
+		.handle = handle,
+	};
+
+	send(ds->socket, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /*
  * The answer to a request whose caller gave up, or cannot take it. Its fds are closed by the
  * caller; what it made in the daemon is given back, by a request whose own answer nobody waits for.
@@ -281,13 +291,9 @@ static void undo(struct dmasync *ds, const struct packet *packet)
 	if (packet->header.opcode == DMASYNC_OP_BUFFER_ADD &&
 	    packet->size == sizeof(struct dmasync_buffer_add_reply)) {
 		struct dmasync_buffer_add_reply late;
-		struct dmasync_buffer_remove undo = {
-			.header = {sizeof undo, DMASYNC_OP_BUFFER_REMOVE, 0, ++ds->cookie},
-		};
 
 		memcpy(&late, ds->receive, sizeof late);
-		undo.handle = late.handle;
-		send(ds->socket, &undo, sizeof undo, MSG_NOSIGNAL | MSG_DONTWAIT);
+		control_forget_buffer(ds, late.handle);
 	} else if (packet->header.opcode == DMASYNC_OP_QUEUE_CREATE &&
 		   packet->size == sizeof(struct dmasync_queue_create_reply)) {
 		struct dmasync_queue_create_reply late;

@@ -33,15 +33,16 @@ struct inline_worker;
 struct link {
 	enum {
 		LINK_UP,
-		LINK_DOWN,     /* nobody answers; tried again at next_look_ns */
-		LINK_GREETING, /* HELLO is sent and not answered yet */
+		LINK_DOWN,	  /* nobody answers; tried again at next_look_ns */
+		LINK_GREETING,	  /* HELLO is sent and not answered yet */
+		LINK_REGISTERING, /* it is answered, and not every buffer is registered */
 		LINK_ENDED,
 	} state;
 	int64_t up_ns;	  /* since when it is up */
 	int64_t lost_ns;  /* since when it is not */
 	int64_t pause_ns; /* before the next attempt */
 	int64_t hello_ns; /* when HELLO was sent */
-	uint64_t cookie;  /* and its cookie */
+	uint64_t cookie;  /* and its cookie, which tells this attempt from others */
 };
 
 struct dmasync {
@@ -103,6 +104,7 @@ struct dmasync_buffer {
 	enum dmasync_backend backend; /* under life_lock: a later daemon may choose another */
 	uint32_t import_flags;
 	struct dmasync_buffer *next; /* request_lock */
+	uint64_t attempt; /* request_lock: the last one (link.cookie) that registered it again */
 	enum dmasync_buffer_kind kind;
 	enum dmasync_memory memory;
 	char exporter[DMASYNC_NAME_SIZE];
@@ -264,6 +266,10 @@ int control_send(struct dmasync *ds, enum dmasync_opcode opcode, struct dmasync_
 int control_await(struct dmasync *ds, enum dmasync_opcode opcode, uint64_t cookie,
 		  struct control_reply *reply, int64_t deadline);
 
+/* Has the daemon forget a buffer, and waits for no answer. Under request_lock, whatever the life.
+ */
+void control_forget_buffer(struct dmasync *ds, uint32_t handle);
+
 /* Checks a zero-padded string of the daemon: makes sure it ends. */
 static inline void control_text(char *text, size_t size)
 {
@@ -325,7 +331,7 @@ int connection_check_hello(struct dmasync *ds, struct dmasync_hello_reply *hello
 
 /*
  * One step back to a daemon, where there is none: waits for nothing but, once a daemon has answered
- * HELLO, the registration of the buffers. 1 where one is connected, 0 where not yet: look again at
+ * HELLO, the registration of some buffers. 1 where one is connected, 0 where not yet: look again at
  * next_look_ns; negative where there will be none. Any thread, no lock held: it tells the callback.
  */
 int reconnect_step(struct dmasync *ds);

@@ -6,7 +6,7 @@
  * There is no thread for it. Whoever calls the library does the next step, if it is time for one,
  * and goes on. So a step must not wait: connect() does not block, and HELLO is sent in one step and
  * its answer looked for in others, for a socket unit accepts connections also for a daemon that
- * cannot start. Only a daemon that has answered is waited for.
+ * cannot start. Only a daemon that has answered is waited for, a few buffers at a time.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -21,6 +21,8 @@
 /* Between two looks for the answer to HELLO: a quarter of the time it has taken so far. */
 #define LOOK_FIRST_NS 200000
 #define LOOK_LAST_NS 20000000
+/* A step that has taken so long registers no other buffer. */
+#define STEP_NS 2000000
 
 static enum dmasync_state state_of(struct dmasync *ds)
 {
@@ -227,17 +229,6 @@ static int compare(struct dmasync *ds, const struct dmasync_hello_reply *hello)
 	return 0;
 }
 
-static int register_buffers(struct dmasync *ds)
-{
-	for (struct dmasync_buffer *b = ds->buffers; b; b = b->next) {
-		int r = buffer_register_again(b);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 /* The daemon has taken over. 1, or an error where the connection was ended meanwhile. */
 static int up(struct dmasync *ds)
 {
@@ -255,6 +246,26 @@ static int up(struct dmasync *ds)
 	}
 	pthread_mutex_unlock(&ds->life_lock);
 	return r < 0 ? end(ds, r) : r;
+}
+
+/* Some of the buffers, and all of it once the last one is. */
+static int register_buffers(struct dmasync *ds, int64_t now)
+{
+	for (struct dmasync_buffer *b = ds->buffers; b; b = b->next) {
+		int r;
+
+		if (b->attempt == ds->link.cookie)
+			continue;
+		if (now_ns() - now > STEP_NS) {
+			look_again(ds, now);
+			return 0;
+		}
+		r = buffer_register_again(b);
+		if (r < 0)
+			return fail(ds, now_ns(), r);
+		b->attempt = ds->link.cookie;
+	}
+	return up(ds);
 }
 
 static int greet(struct dmasync *ds, int64_t now)
@@ -282,9 +293,10 @@ static int greet(struct dmasync *ds, int64_t now)
 		r = connection_check_hello(ds, &hello, ds->features_wanted);
 	if (r == 0)
 		r = compare(ds, &hello);
-	if (r == 0)
-		r = register_buffers(ds);
-	return r < 0 ? fail(ds, now_ns(), r) : up(ds);
+	if (r < 0)
+		return fail(ds, now_ns(), r);
+	ds->link.state = LINK_REGISTERING;
+	return register_buffers(ds, now);
 }
 
 /* ---- a step ---- */
@@ -308,6 +320,8 @@ static int step(struct dmasync *ds)
 		return 0;
 	if (link->state == LINK_GREETING)
 		return greet(ds, now);
+	if (link->state == LINK_REGISTERING)
+		return register_buffers(ds, now);
 	if (ds->give_up_ms && !ds->fallback &&
 	    now - link->lost_ns > (int64_t)ds->give_up_ms * 1000000)
 		return end(ds, -ECONNRESET); /* the last attempt has said why */

@@ -125,9 +125,9 @@ int dmasync_connect_with(const struct dmasync_connect_params *params, struct dma
  * are no threads and no signal handlers for that: it happens in the calls of the application, each
  * of which does what can be done at once. dmasync_wait() and dmasync_sync() go on till they have a
  * completion, and so does a request (buffer, queue) till its time-out. dmasync_peek() and
- * dmasync_get_state() do one step. Only one that meets a daemon which has answered waits for it, as
- * long as registering the buffers and making the queue takes. begin, add and submit do nothing of
- * it: batches go into the old ring while it has room.
+ * dmasync_get_state() do one step. Only one that meets a daemon which has answered waits for it:
+ * for the registration of the next few buffers, or for the queue. begin, add and submit do nothing
+ * of it: batches go into the old ring while it has room.
  *
  * The new daemon must be as good as the one before: the same protocol and line size, every feature
  * it had, limits that hold what there is. Else the connection is broken for good: each batch in

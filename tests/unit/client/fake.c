@@ -286,6 +286,8 @@ static void answer(struct fake *fake, void *data, int fd)
 	if (request->opcode < FAKE_OPCODES)
 		atomic_fetch_add(&fake->requests[request->opcode], 1);
 
+	if (mode == FAKE_SLOW)
+		usleep(5000);
 	if (mode == FAKE_REFUSE) {
 		send_error(fake, request, -ENOSPC, "too many of these: at most 16 (max_buffers)");
 	} else if (mode == FAKE_REFUSE_SUPPORT) {

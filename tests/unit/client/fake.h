@@ -26,6 +26,7 @@ enum fake_mode {
 	FAKE_REFUSE_SUPPORT, /* an error answer: -EOPNOTSUPP */
 	FAKE_BAD_ERRNO,	     /* an error answer with errno +5 */
 	FAKE_SILENT,	     /* none */
+	FAKE_SLOW,	     /* a good one, after 5 ms */
 	FAKE_HANG_UP,	     /* the socket is closed instead */
 	FAKE_SHORT,	     /* one byte is missing */
 	FAKE_LONG,	     /* eight bytes too many */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What must not hold a caller up beyond his time-out: a daemon that sends without end, on the
- * socket and into the notification pipe. And a process that has no room for more fds.
+ * What must not hold a caller up: a daemon that sends without end, on the socket and into the
+ * notification pipe; one that takes its time. And a process that has no room for more fds.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -106,6 +106,51 @@ static void a_flood_of_notifications(void **state)
 	bench_stop(&b);
 }
 
+/* A daemon that is slow with each buffer holds up no call for all of them. */
+static void a_few_buffers_at_a_time(void **state)
+{
+	struct bench b = {.fake = fake_start()};
+	struct dmasync_buffer *others[3];
+	struct dmasync_completion c;
+	uint32_t before, calls = 0;
+
+	(void)state;
+	assert_int_equal(dmasync_connect(b.fake->path, 0, &b.ds), 0);
+	b.queue = fake_queue_create(b.ds, 8, 8, 0);
+	b.buffer = fake_buffer(b.ds, 4096);
+	for (int i = 0; i < 3; i++)
+		others[i] = fake_buffer(b.ds, 4096);
+	fake_set(b.fake, DMASYNC_OP_BUFFER_ADD, FAKE_SLOW);
+	fake_die(b.fake);
+	fake_live(b.fake);
+	before = fake_requests(b.fake, DMASYNC_OP_BUFFER_ADD);
+	/* The newest one first, which then goes before the daemon has taken over. */
+	while (fake_requests(b.fake, DMASYNC_OP_BUFFER_ADD) == before)
+		assert_int_equal(dmasync_peek(b.queue, &c), 0);
+	assert_false(life_is_up(control_life(b.ds)));
+	dmasync_buffer_destroy(others[2]);
+	while (!life_is_up(control_life(b.ds))) {
+		uint32_t requests = fake_requests(b.fake, DMASYNC_OP_BUFFER_ADD);
+
+		assert_int_equal(dmasync_peek(b.queue, &c), 0);
+		assert_true(fake_requests(b.fake, DMASYNC_OP_BUFFER_ADD) <= requests + 1);
+		calls++;
+	}
+	assert_true(calls >= 3);
+	assert_int_equal(fake_requests(b.fake, DMASYNC_OP_BUFFER_ADD), before + 4);
+	assert_int_equal(fake_requests(b.fake, DMASYNC_OP_BUFFER_REMOVE), 1);
+	assert_int_equal(b.fake->last_remove.handle, 4);
+	while (!queue_current(b.queue))
+		assert_int_equal(dmasync_peek(b.queue, &c), 0);
+	b.fq = fake_queue(b.fake);
+	bench_submit(&b, 1);
+	fake_serve(b.fq, 1);
+	assert_int_equal(dmasync_wait(b.queue, &c, 10000000000), 0);
+	for (int i = 0; i < 2; i++)
+		dmasync_buffer_destroy(others[i]);
+	bench_stop(&b);
+}
+
 /* ---- no room for fds ---- */
 
 static void *create_queue(void *argument)
@@ -190,6 +235,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fake_test(a_flood_of_messages),
 		fake_test(a_flood_of_notifications),
+		fake_test(a_few_buffers_at_a_time),
 		fake_test(no_room_for_fds),
 	};
 
