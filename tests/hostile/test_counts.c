@@ -173,11 +173,37 @@ ATTACK(pages_from_anywhere, .connections = 1)
 	raw_close(&raw);
 }
 
+/* A name goes into the log and onto terminals. */
+ATTACK(names_that_are_no_names, .connections = 1, .logged = "\x1b", .logged_lines = 0)
+{
+	static const char *const names[] = {"\x1b[2J\x1b]0;x\a", "a\nERR: b\r\n",
+					    "\xff\xfe\x80%n%s%s", "\t\b\b\b\x7f"};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct dmasync_hello hello = {
+			.version_min = DMASYNC_PROTOCOL_VERSION,
+			.version_max = DMASYNC_PROTOCOL_VERSION,
+		};
+		struct dmasync_buffer_remove remove = {.handle = 5}; /* refused, and logged */
+		int socket = harness_connect(attack->socket);
+		union reply reply;
+
+		memcpy(hello.name, names[i], strlen(names[i]));
+		check_int(requests_call(socket, DMASYNC_OP_HELLO, &hello, sizeof hello, NULL, 0,
+					&reply),
+			  0);
+		check_int(requests_call(socket, DMASYNC_OP_BUFFER_REMOVE, &remove, sizeof remove,
+					NULL, 0, &reply),
+			  -ENOENT);
+		close(socket);
+	}
+	others_go_on(attack);
+}
+
 static const struct harness_case cases[] = {
-	HARNESS_CASE(every_field_at_its_maximum),
-	HARNESS_CASE(queues_that_cannot_be),
-	HARNESS_CASE(more_units_than_there_are),
-	HARNESS_CASE(pages_from_anywhere),
+	HARNESS_CASE(every_field_at_its_maximum), HARNESS_CASE(queues_that_cannot_be),
+	HARNESS_CASE(more_units_than_there_are),  HARNESS_CASE(pages_from_anywhere),
+	HARNESS_CASE(names_that_are_no_names),
 };
 
 HARNESS_MAIN(cases)

@@ -136,6 +136,35 @@ ATTACK(fds_left_in_the_socket, .connections = 8)
 	others_go_on(attack);
 }
 
+/*
+ * A connection whose own fd lies unread in its own socket: closing it is not the end of it, and
+ * only the end of its process tells.
+ */
+static void hold_itself(struct attack *attack, void *argument)
+{
+	struct dmasync_histogram histogram = {
+		.header = {.size = sizeof histogram, .opcode = DMASYNC_OP_HISTOGRAM}};
+	struct raw raw;
+
+	(void)argument;
+	raw_open(&raw, attack->socket);
+	check_int(fcntl(raw.socket, F_SETFL, O_NONBLOCK), 0);
+	/* Answers unread: then the daemon reads nothing, either. */
+	while (harness_send(raw.socket, &histogram, sizeof histogram, &raw.socket, 1) == 0)
+		;
+	raw_close(&raw);
+}
+
+ATTACK(connections_that_hold_themselves, .connections = 1)
+{
+	for (int i = 0; i < 8; i++) {
+		pid_t victim = victim_start(hold_itself, attack, NULL);
+
+		others_go_on(attack);
+		victim_kill(victim);
+	}
+}
+
 /* Answers to QUEUE_CREATE carry four each. */
 ATTACK(answers_with_fds_unread, .connections = 1)
 {
@@ -162,6 +191,7 @@ static const struct harness_case cases[] = {
 	HARNESS_CASE(fds_of_every_kind),
 	HARNESS_CASE(fds_left_in_the_socket),
 	HARNESS_CASE(answers_with_fds_unread),
+	HARNESS_CASE(connections_that_hold_themselves),
 };
 
 HARNESS_MAIN(cases)

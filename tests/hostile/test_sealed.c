@@ -146,10 +146,47 @@ ATTACK(rings_punched, .connections = 1, .queues = 1)
 	}
 }
 
+/* What the daemon made is sealed as a buffer must be: registered, and synced while it is in use. */
+ATTACK(the_daemons_memory_as_buffers, .connections = 1, .queues = 1)
+{
+	struct raw raw;
+	struct raw_queue queue;
+	struct dmasync_ring_completion done;
+	union reply reply;
+	int fds[DMASYNC_QUEUE_FDS];
+	size_t size;
+
+	raw_open(&raw, attack->socket);
+	queue_fds(&raw, fds, &size);
+	raw_queue_open(&queue, &raw, DEPTH, UNITS);
+	for (int which = DMASYNC_QUEUE_RING; which <= DMASYNC_QUEUE_WORKER_PAGE; which++) {
+		for (int backend = DMASYNC_BACKEND_AUTO; backend <= DMASYNC_BACKEND_SIMULATED;
+		     backend++) {
+			if (requests_add(raw.socket, fds[which], 0, (enum dmasync_backend)backend,
+					 0, &reply) < 0)
+				continue;
+			struct dmasync_unit unit =
+				raw_unit(reply.buffer.handle, DMASYNC_FOR_CPU, DMASYNC_FROM_DEVICE,
+					 0, (uint32_t)reply.buffer.size);
+
+			for (int i = 0; i < 3; i++) {
+				raw_submit(&queue, &unit, 1, 0);
+				raw_wait(&queue, &done);
+				check_int(done.status, 0);
+			}
+		}
+	}
+	others_go_on(attack);
+	close_fds(fds);
+	raw_queue_close(&queue);
+	raw_close(&raw);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(sizes_and_seals_stay),
 	HARNESS_CASE(the_workers_page_is_read_only),
 	HARNESS_CASE(rings_punched),
+	HARNESS_CASE(the_daemons_memory_as_buffers),
 };
 
 HARNESS_MAIN(cases)

@@ -4,7 +4,10 @@
  * direction, shut and kept open. One thread.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/hostile/target.h"
@@ -110,10 +113,77 @@ ATTACK(idle_for_good, .connections = MANY / 4, .queues = MANY / 4)
 		target_close(&targets[i]);
 }
 
+/* ---- nothing spins ---- */
+
+static uint64_t cpu_ticks(pid_t pid)
+{
+	char path[64];
+	unsigned long user, system;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "re");
+
+	check(file);
+	check_int(fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*d %*d %*d %*d %*d %lu %lu",
+			 &user, &system),
+		  2);
+	fclose(file);
+	return user + system;
+}
+
+/*
+ * Everything that poll may say again and again: pipes whose other end is closed or full, sockets
+ * shut down, answers unread. Whoever looks at it without pause uses up his CPU; with nobody else
+ * there, the daemon uses next to none. (No fixture: nothing else may be going on.)
+ */
+static void nothing_spins(void)
+{
+	struct attack attack = {0};
+	struct target closed, full;
+	struct raw unread, shut;
+	struct dmasync_histogram histogram = {
+		.header = {.size = sizeof histogram, .opcode = DMASYNC_OP_HISTOGRAM}};
+	static const char noise[4096];
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	harness_daemon_start(&attack.daemon, SIMULATED_CONFIG, NULL);
+	attack.socket = attack.daemon.socket;
+	target_open(&closed, &attack, 4096, 2, 2);
+	check(dup2(null, closed.queue.doorbell) >= 0);
+	check(dup2(null, closed.queue.notification) >= 0);
+	target_open(&full, &attack, 4096, 2, 2);
+	while (write(full.queue.doorbell, noise, sizeof noise) > 0)
+		;
+	raw_open(&unread, attack.socket);
+	check_int(fcntl(unread.socket, F_SETFL, O_NONBLOCK), 0);
+	for (int64_t end = harness_now_ms() + 100; harness_now_ms() < end;)
+		(void)harness_send(unread.socket, &histogram, sizeof histogram, NULL, 0);
+	raw_open(&shut, attack.socket);
+	shutdown(shut.socket, SHUT_RDWR);
+	int silent = harness_connect(attack.socket);
+
+	/* 400 ms of a spinning thread are 40 ticks where it has a CPU to itself. */
+	uint64_t before = cpu_ticks(attack.daemon.pid);
+
+	nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+	uint64_t ticks = cpu_ticks(attack.daemon.pid) - before;
+
+	if (ticks > 8)
+		fail_case("%llu ticks of CPU time while nothing was to be done",
+			  (unsigned long long)ticks);
+	close(silent);
+	raw_close(&shut);
+	raw_close(&unread);
+	target_close(&full);
+	target_close(&closed);
+	close(null);
+	harness_daemon_stop(&attack.daemon);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(silent_from_the_start), HARNESS_CASE(silent_again_and_again),
 	HARNESS_CASE(shut_down_and_kept),    HARNESS_CASE(empty_packets),
-	HARNESS_CASE(idle_for_good),
+	HARNESS_CASE(idle_for_good),	     HARNESS_CASE(nothing_spins),
 };
 
 HARNESS_MAIN(cases)
