@@ -126,6 +126,11 @@ static void cancel_fence(struct worker *worker, struct batch *batch)
 	worker_fence_polled(worker, batch, -ECANCELED);
 }
 
+/*
+ * The file is out of the epoll again before its batch ends, and its buffer keeps it open until
+ * then: kernels before 6.10 ("epoll: be better about file lifetimes") must not look at a dma-buf
+ * whose last descriptor is being closed.
+ */
 static void poll_fence(struct worker *worker, struct batch *batch, int fd, uint32_t events)
 {
 	struct batch **list = list_of(worker, fd);

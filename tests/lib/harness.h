@@ -126,6 +126,7 @@ struct harness_daemon {
 /*
  * Starts $DMASYNCD, or the one of this build, with `config` as its whole configuration file ("" is
  * fine) and more options (a NULL-terminated list, or NULL), and waits for its READY=1.
+ * $DMASYNC_TEST_LOOP becomes its --loop (loop_kind.h).
  */
 void harness_daemon_start(struct harness_daemon *daemon, const char *config,
 			  const char *const *options);
