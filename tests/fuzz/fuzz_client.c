@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fuzz target: libdmasync and a daemon that answers, publishes and dies as the input says. Every
- * call comes back, with 0 or a negative errno that has a sentence; nothing completes that was not
- * submitted; in the end no fd and no mapping is left. One thread.
+ * call comes back, with 0 or a negative errno; nothing completes that was not submitted; in the end
+ * no fd and no mapping is left. One thread.
  */
 #include <errno.h>
 #include <fcntl.h>

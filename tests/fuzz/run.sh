@@ -72,6 +72,7 @@ for name in "${targets[@]}"; do
 	file=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
 	[ -n "$file" ] || continue
 	echo "again:   $build/tests/fuzz/fuzz-$name $file"
-	echo "to keep: od -An -v -tx1 $file >tests/fuzz/found/$name/WHAT-IT-IS.hex"
+	echo "to keep: mkdir -p tests/fuzz/found/$name"
+	echo "         od -An -v -tx1 $file >tests/fuzz/found/$name/WHAT-IT-IS.hex"
 done
 exit $bad
