@@ -10,7 +10,7 @@
 #include "daemon/worker_internal.h"
 
 #define PS_PER_US UINT64_C(1000000)
-#define NS_PER_US UINT64_C(1000)
+#define PS_PER_NS UINT64_C(1000)
 
 /*
  * When a slice is out of order: dirty lines cost several times what was measured, and the thread
@@ -169,7 +169,7 @@ void worker_tuned(struct worker *worker)
 		if (lines < worker->slice)
 			worker->slice = (uint32_t)lines;
 	}
-	worker->overrun_ns = OVERRUN_SLICES * NS_PER_US * params->slice_us;
+	worker->overrun_ns = OVERRUN_SLICES * worker->slice * dearest_ps / PS_PER_NS;
 	if (worker->overrun_ns < OVERRUN_LEAST_NS)
 		worker->overrun_ns = OVERRUN_LEAST_NS;
 	scheduler_tune(&worker->scheduler, worker->slice, params->normal_share, params->bulk_share);

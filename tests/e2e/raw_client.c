@@ -213,7 +213,7 @@ bool raw_peek(struct raw_queue *queue, struct dmasync_ring_completion *ret)
 
 void raw_wait(struct raw_queue *queue, struct dmasync_ring_completion *ret)
 {
-	if (dmasync_ring_is_sleeping(&queue->page->sleeping))
+	if (dmasync_ring_wants_doorbell(&queue->ring, &queue->page->sleeping))
 		raw_ring_bell(queue);
 	harness_until(raw_peek(queue, ret), PATIENCE_MS);
 }

@@ -20,7 +20,7 @@ static void keep_full(struct raw_queue *queue, const struct dmasync_unit *units,
 		check_int(done.status, 0);
 	while (queue->submitted - queue->completed < most)
 		raw_submit(queue, units, count, 0);
-	if (dmasync_ring_is_sleeping(&queue->page->sleeping))
+	if (dmasync_ring_wants_doorbell(&queue->ring, &queue->page->sleeping))
 		raw_ring_bell(queue);
 }
 

@@ -37,7 +37,7 @@ static void keep_full(struct raw_queue *queue, const struct dmasync_unit *unit, 
 	}
 	while (queue->submitted - queue->completed < queue->depth)
 		raw_submit(queue, unit, 1, 0);
-	if (dmasync_ring_is_sleeping(&queue->page->sleeping))
+	if (dmasync_ring_wants_doorbell(&queue->ring, &queue->page->sleeping))
 		raw_ring_bell(queue);
 }
 

@@ -56,7 +56,7 @@ static void ring_close(struct ring *ring)
 static void ring_doorbell(struct ring *ring)
 {
 	/* EPIPE: the daemon has ended the queue meanwhile. */
-	if (dmasync_ring_is_sleeping(&ring->page->sleeping))
+	if (dmasync_ring_wants_doorbell(&ring->ring, &ring->page->sleeping))
 		check(write(ring->fds[DMASYNC_QUEUE_DOORBELL], "x", 1) == 1 || errno == EAGAIN ||
 		      errno == EPIPE);
 }
