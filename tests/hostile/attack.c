@@ -172,7 +172,7 @@ static void compare(const struct attack *attack, const struct attack_plan *plan,
 		fail_case("%u mappings with %u threads, %u before the attack", after.maps,
 			  after.threads, before->maps);
 	/* What the allocator keeps of it, in pieces, grows with what there was. */
-	uint64_t slack = MEMORY_SLACK + plan->peak_bytes / 16;
+	uint64_t slack = MEMORY_SLACK + plan->peak_bytes / 2;
 
 	if (after.private_bytes > before->private_bytes + slack)
 		fail_case("%" PRIu64 " bytes of private memory, %" PRIu64 " before the attack",

@@ -37,7 +37,7 @@ static void allow_files(rlim_t files)
 /* One connection, one buffer and one queue each. */
 ATTACK(a_thousand_with_a_little, .as_root = true, .users = MANY, .queues = MANY,
        .limits_keys = "max_connections = 1200\nmax_buffers = 1\nmax_queues = 1\n",
-       .peak_bytes = 256 << 20)
+       .peak_bytes = 64 << 20)
 {
 	static struct raw raws[MANY];
 	static struct raw_queue queues[MANY];
