@@ -143,6 +143,9 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	begin_batch(worker, batch);
 	batch->fetched_ns = fetch_time(worker, &submission);
 	batch->user_data = submission.user_data;
+	if (batch->fetched_ns - worker->slice_end_ns > worker->overrun_ns &&
+	    !worker->suspect_until_ns)
+		worker_suspect(worker, batch->fetched_ns);
 	check_time(batch, submission.submit_ns, queue->created_ns);
 	worker_spin_arrival(worker, batch, submission.client_cpu);
 
@@ -370,8 +373,7 @@ void worker_run_batch(struct worker *worker, struct batch *batch)
 	run_slice(worker, batch);
 	if (!worker->slice_end_ns)
 		worker->slice_end_ns = clock_ns();
-	if (worker->slice_end_ns - slice.start_ns > worker->overrun_ns)
-		worker_slice_overran(worker, batch, &slice);
+	worker_slice_ends(worker, batch, &slice);
 }
 
 void worker_finish_jobs(struct worker *worker)

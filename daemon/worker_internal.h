@@ -179,8 +179,9 @@ void worker_slow_begin(struct worker *worker);	     /* of the thread that is to 
 uint64_t worker_count_faults(struct worker *worker); /* of this thread; also into its stats */
 void worker_slice_begins(struct worker *worker, const struct batch *batch,
 			 struct worker_slice *slice);
-void worker_slice_overran(struct worker *worker, struct batch *batch,
-			  const struct worker_slice *slice);
+void worker_slice_ends(struct worker *worker, struct batch *batch,
+		       const struct worker_slice *slice);
+void worker_suspect(struct worker *worker, uint64_t now); /* where time has passed unseen */
 /* Took longer than it may. True: one too many of its connection. */
 bool worker_slice_counts(struct worker *worker, const struct worker_slice *slice, uint64_t end_ns);
 bool worker_batch_is_to_leave(struct worker *worker, struct batch *batch); /* when it resumes */

@@ -13,7 +13,9 @@
  * overruns_to_move of one connection have, each within FORGET_NS of the one before, the queue
  * or message whose slice was the last of them leaves; so does any other of the connection at its
  * first. Faults are counted around each slice for WATCH_NS after one: the first overrun since then
- * is nobody's, it only starts that.
+ * is nobody's, it only starts that. So does a fault in a publish before, which is no part of a
+ * slice as long as they are not counted: it shows as a long time before the next fetch. A look at a
+ * ring that faults finds zeroes, which end the queue.
  *
  * What leaves is fetched from no more. Once no request of our ring knows it and no other thread has
  * its batch, it goes to the control thread with the batch as it is, and from there to the slow
@@ -97,14 +99,25 @@ bool worker_slice_counts(struct worker *worker, const struct worker_slice *slice
 	       !worker->params.slow && !worker->stop;
 }
 
-void worker_slice_overran(struct worker *worker, struct batch *batch,
-			  const struct worker_slice *slice)
+void worker_slice_ends(struct worker *worker, struct batch *batch, const struct worker_slice *slice)
 {
-	if (!worker_slice_counts(worker, slice, worker->slice_end_ns))
+	/* The result was published after slice_end_ns: that may have faulted, too. */
+	uint64_t end_ns = slice->counted ? clock_ns() : worker->slice_end_ns;
+
+	if (end_ns - slice->start_ns <= worker->overrun_ns ||
+	    !worker_slice_counts(worker, slice, end_ns))
 		return;
 	/* A message that has completed is gone, and what stands in `batch` with it. */
 	if (slice->queue || worker->sync_count == slice->syncs)
 		worker_batch_leaves(worker, batch);
+}
+
+void worker_suspect(struct worker *worker, uint64_t now)
+{
+	uint64_t before = atomic_load_explicit(&worker->stats.page_faults, memory_order_relaxed);
+
+	if (worker_count_faults(worker) != before)
+		worker->suspect_until_ns = now + WATCH_NS;
 }
 
 /* ---- away ---- */
