@@ -98,11 +98,13 @@ static void sleep_in_ring(struct worker *worker)
 {
 	dmasync_ring_announce_sleep(&worker->page->sleeping);
 	if (nothing_to_do(worker)) {
+		worker_look_back(worker, clock_ns());
 		worker_count_faults(worker); /* a system call, as the sleep is */
 		worker_policy_sleep(worker);
 		counter_add(&worker->stats.sleeps, 1);
 		atomic_store_explicit(&worker->stats.busy, 0, memory_order_relaxed);
 		worker->wait.ops->sleep(worker);
+		worker->woke_ns = clock_ns();
 		worker_policy_awake(worker);
 		atomic_store_explicit(&worker->stats.busy, 1, memory_order_relaxed);
 	}

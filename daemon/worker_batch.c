@@ -143,9 +143,7 @@ bool worker_poll_queue(struct worker *worker, struct queue *queue)
 	begin_batch(worker, batch);
 	batch->fetched_ns = fetch_time(worker, &submission);
 	batch->user_data = submission.user_data;
-	if (batch->fetched_ns - worker->slice_end_ns > worker->overrun_ns &&
-	    !worker->suspect_until_ns)
-		worker_suspect(worker, batch->fetched_ns);
+	worker_look_back(worker, batch->fetched_ns);
 	check_time(batch, submission.submit_ns, queue->created_ns);
 	worker_spin_arrival(worker, batch, submission.client_cpu);
 

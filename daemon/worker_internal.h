@@ -107,6 +107,7 @@ struct worker {
 	uint64_t command_lines, command_entries; /* the same when no command was there */
 	uint64_t slice_end_ns;			 /* of the last slice */
 	uint64_t overrun_ns;			 /* a slice that takes longer is out of order */
+	uint64_t woke_ns;			 /* from its last sleep */
 	uint64_t suspect_until_ns;		 /* faults of slices are counted; 0: they are not */
 	struct dmasync_ring_completion result;	 /* of the batch that ends; its reserved stay 0 */
 	bool settle;				 /* worker_settle() is due */
@@ -181,7 +182,17 @@ void worker_slice_begins(struct worker *worker, const struct batch *batch,
 			 struct worker_slice *slice);
 void worker_slice_ends(struct worker *worker, struct batch *batch,
 		       const struct worker_slice *slice);
-void worker_suspect(struct worker *worker, uint64_t now); /* where time has passed unseen */
+void worker_suspect(struct worker *worker, uint64_t now);
+/* Has a long time passed unseen since the last slice, or since it woke? */
+static inline void worker_look_back(struct worker *worker, uint64_t now)
+{
+	uint64_t since_ns =
+		worker->slice_end_ns > worker->woke_ns ? worker->slice_end_ns : worker->woke_ns;
+
+	if (now > since_ns + worker->overrun_ns && !worker->suspect_until_ns)
+		worker_suspect(worker, now);
+}
+
 /* Took longer than it may. True: one too many of its connection. */
 bool worker_slice_counts(struct worker *worker, const struct worker_slice *slice, uint64_t end_ns);
 bool worker_batch_is_to_leave(struct worker *worker, struct batch *batch); /* when it resumes */

@@ -14,8 +14,8 @@
  * or message whose slice was the last of them leaves; so does any other of the connection at its
  * first. Faults are counted around each slice for WATCH_NS after one: the first overrun since then
  * is nobody's, it only starts that. So does a fault in a publish before, which is no part of a
- * slice as long as they are not counted: it shows as a long time before the next fetch. A look at a
- * ring that faults finds zeroes, which end the queue.
+ * slice as long as they are not counted: it shows as a long time before the next fetch or sleep. A
+ * look at a ring that faults finds zeroes, which end the queue.
  *
  * What leaves is fetched from no more. Once no request of our ring knows it and no other thread has
  * its batch, it goes to the control thread with the batch as it is, and from there to the slow
