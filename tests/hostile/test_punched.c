@@ -79,7 +79,6 @@ static void end(struct puncher *puncher)
 	check_int(pthread_join(puncher->thread, NULL), 0);
 	munmap(puncher->memory, SIZE);
 	close(puncher->fd);
-	raw_queue_close(&puncher->queue);
 	raw_close(&puncher->raw);
 }
 
@@ -111,6 +110,7 @@ ATTACK(its_queue_moves, .connections = 1, .queues = 1, .peak_bytes = SIZE,
 		await(&puncher, n++);
 	}
 	check_int(moved(&puncher), 1);
+	raw_queue_close(&puncher.queue);
 	end(&puncher);
 }
 
@@ -136,9 +136,33 @@ ATTACK(killed_in_the_move, .connections = 1, .queues = 1, .peak_bytes = SIZE)
 	}
 }
 
+/* What is asked for meanwhile is answered, wherever the queue is: its batch ends before that. */
+ATTACK(removed_in_the_move, .connections = 1, .queues = 1, .peak_bytes = SIZE)
+{
+	for (uint64_t round = 0; round < rounds(12); round++) {
+		struct puncher puncher;
+		struct dmasync_done_reply done;
+
+		begin(&puncher, attack);
+		for (uint64_t n = 0; n < DEPTH; n++)
+			submit(&puncher, n);
+		raw_ring_bell(&puncher.queue);
+		usleep(attack_random() % 100000);
+
+		struct dmasync_buffer_remove remove = {.handle = puncher.handle};
+
+		raw_call(&puncher.raw, &remove, DMASYNC_OP_BUFFER_REMOVE, sizeof remove, &done,
+			 sizeof done);
+		raw_queue_remove(&puncher.queue, &puncher.raw);
+		end(&puncher);
+	}
+	others_go_on(attack);
+}
+
 static const struct harness_case cases[] = {
 	HARNESS_CASE(its_queue_moves),
 	HARNESS_CASE(killed_in_the_move),
+	HARNESS_CASE(removed_in_the_move),
 };
 
 HARNESS_MAIN(cases)
