@@ -145,7 +145,7 @@ static void start(struct fixture *fixture, uint32_t workers, struct worker_param
 		params.peers = ordinary > 1 && !params.slow ? fixture->workers : NULL;
 		if (params.slow) {
 			params.cpu = -1;
-		} else if (ordinary > 1) {
+		} else if (ordinary > 1 || params.cpu < 0) {
 			do
 				cpu = (cpu + 1) % CPU_SETSIZE;
 			while (!CPU_ISSET((unsigned)cpu, &cpus));

@@ -79,6 +79,7 @@ struct client; /* never looked into by a worker: any address will do */
 /* The number of the calling worker's thread in the trace. */
 uint32_t trace_thread(void);
 
+/* Pinned to `cpu`, or with -1 to the first one there is: who moves issues again. */
 void fixture_start(struct fixture *fixture, uint32_t spin_us, uint32_t slice_lines, int cpu);
 /*
  * Several workers, pinned to the CPUs there are in turn (who moves issues again), that share

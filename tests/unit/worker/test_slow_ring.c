@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,14 +33,20 @@ static struct fixture fixture;
 static int faults_fd;
 static _Alignas(PAGE) char header[PAGE]; /* as it was before it was taken away */
 static _Atomic uint32_t faults;
+static _Atomic bool over;
 
 static void *bring_back(void *argument)
 {
 	struct uffd_msg message;
 
 	(void)argument;
-	/* Ends when the fd is closed after its last wake-up: then the read fails. */
-	while (read(faults_fd, &message, sizeof message) == (ssize_t)sizeof message) {
+	while (!atomic_load(&over)) {
+		struct pollfd fault = {.fd = faults_fd, .events = POLLIN};
+
+		/* O_NONBLOCK: a fault may be over before it is read. */
+		if (poll(&fault, 1, 10) <= 0 ||
+		    read(faults_fd, &message, sizeof message) != (ssize_t)sizeof message)
+			continue;
 		struct uffdio_copy copy = {.dst = message.arg.pagefault.address & ~(PAGE - 1ull),
 					   .src = (uintptr_t)header,
 					   .len = PAGE};
@@ -59,7 +66,7 @@ static bool register_page(void *page)
 	struct uffdio_register range = {.range = {.start = (uintptr_t)page, .len = PAGE},
 					.mode = UFFDIO_REGISTER_MODE_MISSING};
 
-	faults_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	faults_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
 	if (faults_fd < 0)
 		return false;
 	if (ioctl(faults_fd, UFFDIO_API, &api) == 0 &&
@@ -122,7 +129,7 @@ static void a_header_that_faults_moves_its_queue(void **state)
 		assert_int_equal(completion.status, 0);
 	}
 	queue_release(&fixture, &other);
-	pthread_cancel(thread);
+	atomic_store(&over, true);
 	pthread_join(thread, NULL);
 	close(faults_fd);
 	fixture.worker = fixture.workers[0];
