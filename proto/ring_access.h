@@ -238,9 +238,9 @@ static inline void dmasync_ring_prefetch_units(const struct dmasync_ring *ring, 
 /*
  * Worker, before the barrier of a batch: where the client has submitted the next one already, asks
  * for its units, at most `most` of them, and for the slot of the result that comes now. The barrier
- * takes as long as these lines do. Relaxed, and unit_position and unit_count may be anything:
- * nothing is done with them but this, and the submission is read anew when it is fetched. Not where
- * the client waits for this very batch: it looks at that slot, and would have to fetch it twice.
+ * takes as long as these lines do. unit_position and unit_count may be anything: nothing is done
+ * with them but this, and the submission is read anew when it is fetched. Not where the client
+ * waits for this very batch: it looks at that slot, and would have to fetch it twice.
  */
 static inline void dmasync_ring_prefetch_next(const struct dmasync_ring *ring, uint32_t submission,
 					      uint32_t completion, uint32_t most)
@@ -248,7 +248,8 @@ static inline void dmasync_ring_prefetch_next(const struct dmasync_ring *ring, u
 	const struct dmasync_submission *slot = &ring->submissions[submission & (ring->depth - 1)];
 	uint32_t units[2];
 
-	if (RING_LOAD_RELAXED(&slot->seq) != submission)
+	/* Acquire: pairs with the release in dmasync_ring_submit(), before the body is read. */
+	if (RING_LOAD_ACQUIRE(&slot->seq) != submission)
 		return;
 	static_assert(offsetof(struct dmasync_submission, unit_count) ==
 			      offsetof(struct dmasync_submission, unit_position) + sizeof *units,

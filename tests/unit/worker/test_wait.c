@@ -151,8 +151,8 @@ static void stolen_bytes_hold_up_nobody(void **state)
 		run(&other);
 	}
 	atomic_store(&thief, -1);
+	queue_release(&fixture, &other); /* the worker has come out of its wait */
 	close(end);
-	queue_release(&fixture, &other);
 }
 
 static void a_broken_queue_rings_in_vain(void **state)
