@@ -132,6 +132,9 @@ static void run(struct worker *worker)
 	worker_spin_tune(worker);
 	worker->here = -1;
 	worker_say_cpu(worker, sched_getcpu());
+	/* The faults of its own beginning are nobody's. */
+	worker_count_faults(worker);
+	worker->woke_ns = clock_ns();
 	while (worker->running) {
 		counter_add(&worker->stats.alive, 1);
 		if (turn(worker)) {
