@@ -117,28 +117,34 @@ report_case() {
       grep -v '^VM-TABLE' "$log" | tail -60 >&2
     fi
   fi
+  (flock 8; cat "$work/$name.results" >&8) 8>> "$results"
   printf '%-22s %-12s %-34s %5d %5d %5d %5d s\n' "$name" "$kernel_name" "$cpu" "$p" "$f" "$s" "$took" > "$work/$name.row"
   say "$(printf '%-22s %d passed, %d failed, %d skipped, %d s' "$name" "$p" "$f" "$s" "$took")"
 }
 
-names= share=
+names= slow= share=
 for conf in "$vm_dir"/cases/*.conf; do
   name=$(basename "$conf" .conf)
   if [ -n "$wanted" ]; then
     case " $wanted " in *" $name "*) ;; *) continue ;; esac
-  elif [ -z "$all" ] && ! (quick=yes; . "$conf"; [ "$quick" = yes ]); then
+  elif ! (quick=yes; . "$conf"; [ "$quick" = yes ]); then
+    [ -z "$all" ] || slow="$slow $name"
     continue
   fi
   names="$names $name"
+done
+names="$names$slow"
+
+# Whoever ends this early has the results of what was done.
+: > "$results"
+for name in $names; do
   while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done
   report_case "$name" &
 done
 wait || true
 
-: > "$results"
 for name in $names; do
-  [ -e "$work/$name.results" ] || printf '%s\tfail\tcase\tended early\n' "$name" > "$work/$name.results"
-  cat "$work/$name.results" >> "$results"
+  [ -e "$work/$name.results" ] || printf '%s\tfail\tcase\tended early\n' "$name" >> "$results"
   if [ -e "$work/$name.log" ] && grep -q '^VM-TABLE' "$work/$name.log"; then
     printf '\n%s\n' "$name"
     sed -n 's/^VM-TABLE /  /p' "$work/$name.log"

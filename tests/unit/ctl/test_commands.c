@@ -223,8 +223,14 @@ static void help_is_there_for_every_command(void)
 static void without_a_daemon_only_probe_works(void)
 {
 	static const char *const commands[][4] = {
-		{"stats"}, {"clients"}, {"users"},	    {"batches"},	  {"batches", "--follow"},
-		{"sync"},  {"bench", "sg"}, {"bench", "latency"},
+		{"stats"},
+		{"clients"},
+		{"users"},
+		{"batches"},
+		{"batches", "--follow"},
+		{"sync"},
+		{"bench", "sg"},
+		{"bench", "latency"},
 	};
 	struct harness_output output;
 	char path[200];
