@@ -7,6 +7,7 @@
 #include "client/ctl/connect.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "client/ctl/listing.h"
 #include "client/ctl/options.h"
 
 #define PAGE_SIZE_MAX                                                                              \
@@ -101,35 +102,16 @@ int cmd_users(struct ctl *ctl, int argc, char **argv)
 		"user", "connections", "buffers",  "mapped",  "queues",	 "rings",     "files",
 		"maps", "places",      "requests", "answers", "watches", "over limit"};
 	struct dmasync *_connection_ ds = NULL;
-	struct table *_table_ table = NULL;
-	json *array = NULL;
+	struct listing listing;
 	int status;
 
 	if (!connect_command(ctl, &usage, argc, argv, &ds, &status))
 		return status;
-
-	if (ctl->json)
-		array = json_new_array();
-	else
-		table = table_new("lrrrrrrrrrrrr");
-	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-		table_cell(table, "%s", heads[i]);
+	listing_begin(&listing, ctl, "lrrrrrrrrrrrr", heads);
 
 	struct dmasync_users_reply *page = malloc(PAGE_SIZE_MAX);
-	int r = page ? fetch(ds, page, array, table) : -ENOMEM;
+	int r = page ? fetch(ds, page, listing.array, listing.table) : -ENOMEM;
+
 	free(page);
-	if (r < 0) {
-		json_object_put(array);
-		return connect_explain(ds, "users", r);
-	}
-
-	if (array) {
-		json *document = json_new_object();
-
-		json_add(document, "users", array);
-		json_print(document);
-	} else if (table_print(table, stdout) < 0) {
-		return ctl_fail("users: no memory for the table");
-	}
-	return CTL_OK;
+	return listing_end(&listing, "users", ds, r);
 }
