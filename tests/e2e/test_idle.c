@@ -3,17 +3,7 @@
 #include <time.h>
 
 #include "tests/e2e/support.h"
-
-#ifdef __has_feature
-#if __has_feature(thread_sanitizer)
-#define HAS_A_BACKGROUND_THREAD 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define HAS_A_BACKGROUND_THREAD 1
-#endif
-#ifndef HAS_A_BACKGROUND_THREAD
-#define HAS_A_BACKGROUND_THREAD 0
-#endif
+#include "tests/lib/sanitizer.h"
 
 /* Counted over the daemon's threads: each wake-up ends in another sleep. */
 static void an_idle_daemon_does_not_wake_up(void)
@@ -26,7 +16,7 @@ static void an_idle_daemon_does_not_wake_up(void)
 	struct dmasync_completion done;
 	uint64_t before, after;
 
-	if (HAS_A_BACKGROUND_THREAD)
+	if (UNDER_TSAN)
 		harness_skip("the thread sanitizer has a thread that wakes up by itself");
 	harness_daemon_start(&server, SIMULATED_CONFIG, NULL);
 	client_open(&client, server.socket, 4, 4);

@@ -10,17 +10,7 @@
 #include <sys/resource.h>
 
 #include "tests/e2e/support.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
+#include "tests/lib/sanitizer.h"
 
 enum { SIZE = 4 << 20, DEPTH = 8, UNITS = 4096, ROUNDS = 300 };
 
@@ -68,7 +58,7 @@ static void no_batch_faults(void)
 	struct raw_queue idle;
 	uint64_t worker, client_before, client_after;
 
-	if (SANITIZED)
+	if (UNDER_ASAN || UNDER_TSAN)
 		harness_skip("a sanitizer's shadow has page faults of its own");
 	for (size_t i = 0; i < UNITS; i++)
 		ranges[i] = (struct range){DMASYNC_FOR_DEVICE,

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/hostile/honest.h"
+#include "tests/lib/sanitizer.h"
 
 enum {
 	UIDS = 1024, /* of a case: the honest one's and the attack's */
@@ -33,14 +34,7 @@ enum {
 
 #define USUAL_BYTES (UINT64_C(48) << 20)
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifdef SANITIZED /* freed memory is kept for a while, and every byte has its shadow */
+#if UNDER_ASAN || UNDER_TSAN /* freed memory is kept for a while, and every byte has its shadow */
 #define MEMORY_SLACK (UINT64_C(1) << 30)
 #define MAPS_SLACK 10000
 #else

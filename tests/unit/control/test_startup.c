@@ -21,19 +21,9 @@
 
 #include "proto/message_table.h"
 #include "tests/lib/harness.h"
+#include "tests/lib/sanitizer.h"
 
 #define WAIT_MS 10000
-
-#if defined(__SANITIZE_THREAD__)
-#define OWN_THREAD_OF_SANITIZER true
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define OWN_THREAD_OF_SANITIZER true
-#endif
-#endif
-#ifndef OWN_THREAD_OF_SANITIZER
-#define OWN_THREAD_OF_SANITIZER false
-#endif
 
 /* Runs the daemon to its end, which must come with this status and this in stderr. */
 static void refused(int status, const char *sentence, const char *const *options)
@@ -481,7 +471,7 @@ static void idle_daemon_sleeps(void)
 	struct harness_daemon daemon;
 	uint64_t sleeps;
 
-	if (OWN_THREAD_OF_SANITIZER)
+	if (UNDER_TSAN)
 		harness_skip("the thread sanitizer has a thread that wakes up all the time");
 	harness_daemon_start(&daemon, "", NULL);
 	/* The start is over when the threads have been still for a while. */
